@@ -79,7 +79,7 @@ def screen() -> None:
 
         app = VoxtuiApp(make_engine, Config(), clips, open_clip)
         app.run()
-        app.controls.close()
+        app.session.close()
 
 
 def measure(turns: int) -> list[float]:

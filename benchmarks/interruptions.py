@@ -24,7 +24,7 @@ import soundfile
 from tests.audio.sounds import QUESTIONS, question
 from voxtui.audio.echo_canceller import EchoCanceller
 from voxtui.audio.microphone import BLOCK_SECONDS, Framer
-from voxtui.audio.played import Played, Segment
+from voxtui.audio.played import Played, PlayedSegment
 from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
 from voxtui.dialogue.data import Frame
@@ -115,7 +115,7 @@ class Room:
     def answer(self, speech: np.ndarray, words: np.ndarray | None) -> Heard:
         """Play `speech`; a person says `words` from 2 to 5 s after its beginning."""
         begins = self._now + BEGIN_SECONDS
-        segment = Segment(RATE, began_at=begins)
+        segment = PlayedSegment(RATE, began_at=begins)
         delay = BEGIN_SECONDS + self._random.uniform(0.035, 0.045)
         sound = np.pad(self._volume * self._reflected(speech), (round(delay * RATE), 0))
         words_at = None

@@ -201,12 +201,12 @@ class LoadingApp(VoxtuiApp):
 
     async def _measure(self) -> None:
         began = time.monotonic()
-        await self._watch(self.while_loading, lambda: self.controls.state is not State.LOADING)
+        await self._watch(self.while_loading, lambda: self.session.state is not State.LOADING)
         self.loaded_after = time.monotonic() - began
         for number in (1, 2, 3):
             self.main.action_clip(number)
-            await self._watch(self.since_ready, lambda: self.controls.state is not State.READY)
-            await self._watch(self.since_ready, lambda: self.controls.state is State.READY)
+            await self._watch(self.since_ready, lambda: self.session.state is not State.READY)
+            await self._watch(self.since_ready, lambda: self.session.state is State.READY)
         idle_until = time.monotonic() + SETTLING_SECONDS
         await self._watch(self.since_ready, lambda: time.monotonic() > idle_until)
         self.exit()
@@ -244,7 +244,7 @@ def paint(rate: float, turns: int, seconds: float, panel: str) -> dict[str, Any]
 def load() -> dict[str, Any]:
     app = LoadingApp()
     app.run()
-    app.controls.close()
+    app.session.close()
     return {
         "loaded_after_s": round(app.loaded_after, 1),
         "loading_late_ms": spread(app.while_loading),

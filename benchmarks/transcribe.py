@@ -25,7 +25,7 @@ from voxtui.brains.remote.remote_brain import find_model
 from voxtui.cli.options import (
     FAILED_TURN,
     FILE_PATH,
-    Options,
+    CommonOptions,
     brain_option,
     global_options,
     with_brain,
@@ -410,7 +410,7 @@ def _baseline(path: Path, samples: Sequence[Sample]) -> float:
 @brain_option
 @global_options
 def transcribe(
-    options: Options, clips: tuple[Path, ...], against: str, model: str, runs: int,
+    options: CommonOptions, clips: tuple[Path, ...], against: str, model: str, runs: int,
     compare: Path | None, as_json: bool, brain: str | None,
 ) -> None:  # fmt: skip
     """Measure transcription of CLIPS, beside another server.

@@ -45,15 +45,13 @@ class Headless:
 
     def __init__(self, brain: ScriptedBrain) -> None:
         self.events = queue.SimpleQueue()
-        self.controls = UserSession(
-            lambda emit: engine_on_fakes(emit, brain=brain), self.events.put
-        )
+        self.session = UserSession(lambda emit: engine_on_fakes(emit, brain=brain), self.events.put)
 
     def until(self, kind):
         """Take events until one of `kind`."""
         while True:
             event = self.events.get(timeout=SECONDS)
-            self.controls.take(event)
+            self.session.take(event)
             if isinstance(event, kind):
                 return event
 
@@ -62,14 +60,14 @@ class Headless:
             pass
 
     def speak(self, release: bool = True) -> int:
-        turn = self.controls.post(Talk(LONG_AGO, source="phone"))
+        turn = self.session.post(Talk(LONG_AGO, source="phone"))
         spoken = frames(SPOKEN, start=LONG_AGO, source="phone")
         for frame in spoken:
-            self.controls.push(frame)
+            self.session.push(frame)
         if release:
-            self.controls.post(Release(spoken[-1].captured_at, turn))
+            self.session.post(Release(spoken[-1].captured_at, turn))
             for frame in frames("..........", start=spoken[-1].captured_at, source="phone"):
-                self.controls.push(frame)
+                self.session.push(frame)
         return turn
 
 
@@ -78,28 +76,28 @@ def headless(*scripts):
     front_end = Headless(brain := ScriptedBrain(*scripts))
     try:
         with pytest.raises(NotAllowed, match="Still loading"):
-            front_end.controls.post(Talk())
-        front_end.controls.start()
+            front_end.session.post(Talk())
+        front_end.session.start()
         front_end.until_ready()
         yield front_end, brain
     finally:
-        front_end.controls.close()
+        front_end.session.close()
 
 
 def test_frames_from_any_source_are_an_utterance_that_is_answered_and_replayed():
     with headless(["Paris."], ["Lyon."], ["Typed."], ["New."]) as (there, brain):
         turn = there.speak()
-        assert there.controls.busy
+        assert there.session.busy
         result = there.until(TurnFinished).turn
         assert (result.number, result.outcome, result.reply) == (turn, Outcome.ANSWERED, "Paris.")
-        assert not there.controls.busy
-        again = there.controls.post(Redo(turn))
+        assert not there.session.busy
+        again = there.session.post(Redo(turn))
         assert there.until(TurnFinished).turn.number == again
         assert brain.said[0] is brain.said[1]
-        there.controls.post(SendText("hello"))
+        there.session.post(SendText("hello"))
         assert there.until(TurnFinished).turn.reply == "Typed."
-        there.controls.post(NewConversation())
-        there.controls.post(SendText("hello"))
+        there.session.post(NewConversation())
+        there.session.post(SendText("hello"))
         assert there.until(TurnFinished).turn.reply == "New."
         assert [len(past) for past in brain.pasts] == [0, 0, 1, 0]
 
@@ -108,10 +106,10 @@ def test_a_named_turn_is_cancelled_and_no_newer_one():
     with headless(["Yes."]) as (there, _):
         first = there.speak(release=False)
         there.until(TurnStarted)
-        there.controls.post(Cancel(first))
+        there.session.post(Cancel(first))
         assert there.until(TurnFinished).turn.outcome is Outcome.CANCELLED
         second = there.speak()
-        there.controls.post(Cancel(first))
+        there.session.post(Cancel(first))
         result = there.until(TurnFinished).turn
         assert (result.number, result.outcome) == (second, Outcome.ANSWERED)
 
@@ -119,13 +117,13 @@ def test_a_named_turn_is_cancelled_and_no_newer_one():
 def test_the_shown_state_is_that_of_the_engine():
     waiting = Flag()
     with headless([waiting, "Yes."]) as (there, _):
-        there.controls.post(SendText("hello"))
-        until(lambda: there.controls.state is State.THINKING)
+        there.session.post(SendText("hello"))
+        until(lambda: there.session.state is State.THINKING)
         waiting.set()
-        until(lambda: there.controls.state is State.READY)
+        until(lambda: there.session.state is State.READY)
 
 
-# The controls of this machine.
+# The session of this machine.
 
 
 class Local:
@@ -134,12 +132,12 @@ class Local:
     def __init__(self, **given) -> None:
         self.events = []
         made = {"factories": make_factories(), **given}
-        self.controls = LocalSession(ScriptedEngine, self._deliver, Config(), **made)
-        self.engine = self.controls.engine
+        self.session = LocalSession(ScriptedEngine, self._deliver, Config(), **made)
+        self.engine = self.session.engine
 
     def _deliver(self, event) -> None:
         self.events.append(event)
-        self.controls.take(event)
+        self.session.take(event)
 
 
 def test_a_clip_that_cannot_be_read_leaves_the_one_before_it_playing():
@@ -157,15 +155,15 @@ def test_a_clip_that_cannot_be_read_leaves_the_one_before_it_playing():
 
     local = Local(clips=[("a question", Path("question.wav"))], open_clip=open_clip)
     local.engine.load()
-    local.controls.play_clip(1)
+    local.session.play_clip(1)
     until(lambda: flags)
     readable[0] = False
-    local.controls.play_clip(1)
+    local.session.play_clip(1)
     until(lambda: any(isinstance(event, ClipEnded) for event in local.events))
     assert local.events[-1].error == "It is too long."
-    assert not flags[0].is_set() and local.controls.busy
-    assert local.controls.stop()
-    until(lambda: not local.controls.busy)
+    assert not flags[0].is_set() and local.session.busy
+    assert local.session.stop()
+    until(lambda: not local.session.busy)
 
 
 # The conversation in a file.
@@ -184,7 +182,7 @@ def conversation(tmp_path, monkeypatch):
 
 def keeping(local, *turns):
     """Keep `turns`, as after an answer."""
-    local.controls.choose("session.keep", True)
+    local.session.choose("session.keep", True)
     local.engine.past = turns
     local.engine.begin()
     local.engine.finish()
@@ -196,7 +194,7 @@ def test_a_conversation_is_kept_only_if_that_was_chosen(conversation):
     local.engine.past = (SAID,)
     local.engine.begin()
     local.engine.finish()
-    local.controls.close()
+    local.session.close()
     assert not conversation.exists()
 
 
@@ -204,16 +202,16 @@ def test_the_choice_to_keep_it_is_saved_and_the_next_start_goes_on(conversation)
     local = Local()
     local.engine.load()
     keeping(local, SAID)
-    local.controls.close()
+    local.session.close()
     assert f"saved as a setting: {conversation}" in str(local.events)
     found = load_config(None, (), {}).config
     assert found.session.keep
     again = Local()
-    again.controls.config = found
-    again.controls.start()
+    again.session.config = found
+    again.session.start()
     assert [turn.user_text for turn in again.engine.past] == ["I am Ann."]
     assert "The last conversation goes on." in str(again.events)
-    again.controls.close()
+    again.session.close()
 
 
 @pytest.mark.parametrize("way", ["new", "off"])
@@ -223,16 +221,16 @@ def test_what_was_kept_is_deleted_with_the_conversation(conversation, way):
     keeping(local, SAID)
     until(conversation.exists)
     if way == "new":
-        local.controls.new_conversation()
+        local.session.new_conversation()
         until(lambda: not conversation.exists())
         local.engine.finish()  # of the turn that was cut off
     else:
-        local.controls.choose("session.keep", False)
+        local.session.choose("session.keep", False)
         assert f"No longer kept, and saved as a setting: {conversation} was deleted." in str(
             local.events
         )
         assert not load_config(None, (), {}).config.session.keep
-    local.controls.close()
+    local.session.close()
     assert not conversation.exists()
 
 
@@ -243,8 +241,8 @@ def test_a_second_voxtui_says_that_it_keeps_nothing(conversation):
     keeping(first, SAID)
     keeping(second)
     assert "another voxtui keeps its own" in str(second.events)
-    second.controls.close()
-    first.controls.close()
+    second.session.close()
+    first.session.close()
     assert conversation.exists()
 
 
@@ -256,46 +254,46 @@ def test_a_second_voxtui_says_that_it_keeps_nothing(conversation):
 def test_models_are_new_only_if_one_was_loaded(key, value, new):
     local = Local()
     local.engine.load()
-    assert local.controls.models_are_new
-    local.controls.choose(key, value)
-    local.controls.take(ChangeFailed(ModelError("No.")))
+    assert local.session.models_are_new
+    local.session.choose(key, value)
+    local.session.take(ChangeFailed(ModelError("No.")))
     local.engine.load()
-    assert not local.controls.models_are_new
-    assert local.controls.chosen == {}
-    local.controls.choose(key, value)
+    assert not local.session.models_are_new
+    assert local.session.chosen == {}
+    local.session.choose(key, value)
     local.engine.load(changed=True)
-    assert local.controls.models_are_new is new
-    assert local.controls.chosen == {key: value}
+    assert local.session.models_are_new is new
+    assert local.session.chosen == {key: value}
 
 
 def test_a_setting_that_never_loaded_is_not_saved():
     local = Local()
-    local.controls.take(LoadFailed(ModelError("There is no model.")))
-    local.controls.choose("voice.engine", "kokoro")
-    local.controls.take(LoadFailed(ModelError("Kokoro is not installed.")))
+    local.session.take(LoadFailed(ModelError("There is no model.")))
+    local.session.choose("voice.engine", "kokoro")
+    local.session.take(LoadFailed(ModelError("Kokoro is not installed.")))
     with pytest.raises(NotAllowed, match="No setting was changed"):
-        local.controls.save_settings()
-    local.controls.choose("voice.engine", "none")
+        local.session.save_settings()
+    local.session.choose("voice.engine", "none")
     local.engine.load()
-    assert local.controls.chosen == {"voice.engine": "none"}
-    assert local.controls.config.voice.engine == "none"
+    assert local.session.chosen == {"voice.engine": "none"}
+    assert local.session.config.voice.engine == "none"
 
 
 def test_nothing_else_is_chosen_while_a_part_is_loaded():
     local = Local()
     local.engine.load()
-    local.controls.choose("voice.engine", "none")
-    for act in (lambda: local.controls.choose("voice.speed", 1.2), local.controls.answer_again):
+    local.session.choose("voice.engine", "none")
+    for act in (lambda: local.session.choose("voice.speed", 1.2), local.session.answer_again):
         with pytest.raises(NotAllowed, match="Still loading"):
             act()
 
 
 def test_text_is_kept_until_a_model_is_loaded_and_sent_in_order():
     local = Local()
-    assert local.controls.say("one") is None
-    local.controls.take(LoadFailed(ModelError("No.")))
-    assert local.controls.say("two") is None
-    local.controls.retry()
+    assert local.session.say("one") is None
+    local.session.take(LoadFailed(ModelError("No.")))
+    assert local.session.say("two") is None
+    local.session.retry()
     local.engine.load()
     local.engine.begin("typed")
     local.engine.finish()
@@ -305,10 +303,10 @@ def test_text_is_kept_until_a_model_is_loaded_and_sent_in_order():
 def test_text_is_kept_while_a_part_that_was_chosen_is_loaded():
     local = Local()
     local.engine.load()
-    local.controls.choose("voice.engine", "none")  # the engine has not begun to load it
-    assert [local.controls.say(text) for text in ("one", "two")] == [None, None]
+    local.session.choose("voice.engine", "none")  # the engine has not begun to load it
+    assert [local.session.say(text) for text in ("one", "two")] == [None, None]
     local.engine.report(StateChanged(State.READY))  # of the turn before
-    assert list(local.controls.queued) == ["one", "two"]
+    assert list(local.session.queued) == ["one", "two"]
     local.engine.load(changed=True)
     local.engine.begin("typed")
     local.engine.finish()
@@ -324,6 +322,6 @@ def test_listing_devices_on_a_thread_is_the_only_way_to_reach_the_sound_system()
 
     local = Local(factories=make_factories(devices=devices))
     local.engine.load()
-    local.controls.rescan_devices()
-    local.controls.choose("voice.speed", 1.2)
+    local.session.rescan_devices()
+    local.session.choose("voice.speed", 1.2)
     assert listed_on == []

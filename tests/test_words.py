@@ -28,10 +28,7 @@ ALLOWED = {
     "one_line": "a number: one line, not several",
     "on_one_line": "a number: one line, not several",
     # Until their rooms have been rewritten:
-    "Found": "voxtral",
     "keep": "serve",
-    "keep_compiled_kernels": "voxtral",
-    "keep_for_good": "voxtral",
     "told": "serve",
 }
 """Name -> why it may hold such a word."""

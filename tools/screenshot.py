@@ -127,7 +127,7 @@ async def take(path: Path, size: tuple[int, int], clips: list[int], theme: str) 
     async with app.run_test(size=size) as pilot:
 
         async def ready(turns: int) -> None:
-            while app.controls.state is not State.READY or app.turns.over < turns:
+            while app.session.state is not State.READY or app.turns.over < turns:
                 await asyncio.sleep(0.05)
 
         app.theme = theme
@@ -137,7 +137,7 @@ async def take(path: Path, size: tuple[int, int], clips: list[int], theme: str) 
             await ready(turn)
         await pilot.pause(0.3)
         save(app, path)
-    app.controls.close()
+    app.session.close()
 
 
 def main() -> None:

@@ -72,7 +72,6 @@ def number(argument: str) -> int:
 
 
 def matching(text: str) -> Sequence[SlashCommand]:
-    """Return the commands that begin with `text`, as far as it is written."""
     if not text.startswith("/"):
         return ()
     word, space, _ = text[1:].partition(" ")

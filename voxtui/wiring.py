@@ -7,11 +7,13 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from voxtui.errors import DeviceError, ModelError, how_to_install
 
 if TYPE_CHECKING:
+    from threading import Event as Flag
+
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.dialogue.commands import ReplaceComponents
@@ -75,7 +77,6 @@ def build_microphone(name: str) -> SounddeviceMicrophone:
 
 
 def _microphone(name: str, config: Config) -> SounddeviceMicrophone:
-    """Return a microphone that removes our own speech, if `config` wants it."""
     if not cancels_echo(config):
         return build_microphone(name)
     from voxtui.audio.echo_canceller import EchoCanceller
@@ -178,7 +179,6 @@ def build_detector(config: Config) -> SpeechDetector:
 
 
 def _imports_torch(config: Config) -> bool:
-    """Return whether the brain of `config` needs torch."""
     from voxtui.models.cuda import is_likely
 
     return config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
@@ -302,17 +302,25 @@ def _kokoro_on_gpu(config: Config) -> Voice:
 
 
 def check_voice(config: Config) -> None:
-    """Raise ModelError if this machine cannot make the voice of `config`."""
     if voice := build_voice(config, lambda sentence: None):
         voice.make().close()
+
+
+class Recognise(Protocol):
+    def __call__(self, samples: Samples, cancelled: Flag | None = None) -> str:
+        """Return the words of `samples` (float32, 16 kHz, up to 30 s).
+
+        Ends soon after `cancelled` is set, with any words. Raises ModelError, such as
+        ForeignSpeech.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechToText:
     """A loaded speech recogniser."""
 
-    recognise: Callable[[Samples], str]
-    """samples (float32, 16 kHz, up to 30 s) -> words; raises ModelError, such as ForeignSpeech"""
+    recognise: Recognise
     sends_to: str
     """the host that gets the sound; empty: it stays on this machine"""
     repeats: bool
@@ -333,20 +341,27 @@ def recogniser(config: Config, notify: Notify) -> Generator[SpeechToText]:
         moonshine = Moonshine()
         moonshine.load()
         with closing(moonshine):
-            yield SpeechToText(
-                lambda samples: moonshine.recognise(samples).english(), "", repeats=True
-            )
+
+            def recognise(samples: Samples, cancelled: Flag | None = None) -> str:
+                return moonshine.recognise(samples, cancelled).english()
+
+            yield SpeechToText(recognise, "", repeats=True)
         return
-    from threading import Event as Flag
+    with closing(brain):
+        yield SpeechToText(transcriber(brain), brain.sends_to, repeats=False)
+
+
+def transcriber(brain: Brain) -> Recognise:
+    """Return the recogniser of a loaded brain."""
+    from threading import Event
 
     from voxtui.dialogue.data import Utterance
 
-    def recognise(samples: Samples) -> str:
-        tokens = brain.transcribe(Utterance(samples, (), 0.0), Flag())
+    def recognise(samples: Samples, cancelled: Flag | None = None) -> str:
+        tokens = brain.transcribe(Utterance(samples, (), 0.0), cancelled or Event())
         return "".join(token.text for token in tokens).strip()
 
-    with closing(brain):
-        yield SpeechToText(recognise, brain.sends_to, repeats=False)
+    return recognise
 
 
 def _transcribing_brain(config: Config, notify: Notify) -> Brain | None:
@@ -378,7 +393,6 @@ def clip_opener(config: Config) -> OpenClip:
 
 
 def make_factories() -> Factories:
-    """Return what makes the parts that a front end lets a person choose."""
     from voxtui.audio.portaudio import choices, list_devices
     from voxtui.session.local_session import Factories
 
@@ -394,7 +408,6 @@ def make_factories() -> Factories:
 
 
 def sample_clips() -> list[tuple[str, Path]]:
-    """Return (text, file) of the sample clips in the package."""
     return [(path.stem.replace("-", " "), path) for path in sorted(CLIPS.glob("*.wav"))]
 
 

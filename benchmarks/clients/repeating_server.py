@@ -46,7 +46,7 @@ class RepeatingBrain(StubBrain):
 
 def repeating_parts(config: Config) -> ModelSet:
     return ModelSet(
-        lambda samples: HEARD, build_detector(config), WaitingVoice(VOICE_SECONDS),
+        lambda samples, cancelled: HEARD, build_detector(config), WaitingVoice(VOICE_SECONDS),
         RepeatingBrain(), build_detector(config),
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ import sys
 import click
 
 from benchmarks.serve.load import LoadOptions, run
-from voxtui.cli.options import Options, brain_option, global_options, with_brain
+from voxtui.cli.options import CommonOptions, brain_option, global_options, with_brain
 from voxtui.errors import VoxtuiError
 
 
@@ -19,7 +19,9 @@ from voxtui.errors import VoxtuiError
               help="Print JSON on stdout; the report goes to stderr.")  # fmt: skip
 @brain_option
 @global_options
-def serve(options: Options, turns: int, scripted: bool, as_json: bool, brain: str | None) -> None:
+def serve(
+    options: CommonOptions, turns: int, scripted: bool, as_json: bool, brain: str | None
+) -> None:
     """Measure conversations with voxtui serve, by 1 to 64 clients at once.
 
     Scripted components show the cost of the server, and the real models how many people they carry.

@@ -30,7 +30,7 @@ IDEAL_MS = 1000 * (SCRIPT.recogniser_s + SCRIPT.first_token_s + 9 * SCRIPT.token
 
 def scripted_parts() -> ModelSet:
     return ModelSet(
-        lambda samples: SCRIPT.heard,
+        lambda samples, cancelled: SCRIPT.heard,
         LoudnessDetector(),
         WaitingVoice(VOICE_SECONDS),
         WaitingBrain(SCRIPT),

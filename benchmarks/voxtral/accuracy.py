@@ -24,7 +24,7 @@ from voxtui.brains.voxtral.fp8 import logits, quantise
 from voxtui.brains.voxtral.generate import ReplyGenerator
 from voxtui.brains.voxtral.prompt import (
     EOS,
-    Clip,
+    PromptClip,
     PromptIds,
     chat,
     token_ids,
@@ -102,7 +102,7 @@ def of_model(directory: Path, clips: Sequence[Path]) -> list[dict[str, Any]]:
     """
     if find_spec("jiwer") is None:
         raise InputError("jiwer is not installed.", "pip install jiwer")
-    said = [Clip(number, read(path)) for number, path in enumerate(clips)]
+    said = [PromptClip(number, read(path)) for number, path in enumerate(clips)]
     device = best_device()
     try:
         decoder, embedder = load(directory, device)
@@ -127,14 +127,14 @@ def of_model(directory: Path, clips: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def answered(
-    decoder: Decoder, embedder: AudioEmbedder, prompt: PromptIds, clip: Clip, most: int
+    decoder: Decoder, embedder: AudioEmbedder, prompt: PromptIds, clip: PromptClip, most: int
 ) -> list[int]:
     sampler = Sampler(decoder.head.shape[0], EOS, decoder.embedding.device)
     loop = ReplyGenerator(decoder, embedder, sampler, CAPACITY)
     return [token for token in loop.reply(prompt, [clip], most) if token is not None]
 
 
-def written(decoder: Decoder, embedder: AudioEmbedder, clip: Clip) -> list[int]:
+def written(decoder: Decoder, embedder: AudioEmbedder, clip: PromptClip) -> list[int]:
     prompt = transcription(lambda text: [], clip, None)
     return answered(decoder, embedder, prompt, clip, 16 + 10 * len(clip.samples) // RATE)
 

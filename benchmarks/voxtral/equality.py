@@ -23,7 +23,12 @@ from tests.brains.voxtral.taped import tape_instead_of_gpu
 from tests.brains.voxtral.turns import Oracle, answered, computed, ids, instruction, made, sound
 from tests.fakes import Flag
 from voxtui.brains.voxtral.brain import VoxtralBrain
-from voxtui.brains.voxtral.prompt import Clip, token_ids, transcription, without_trailing_zeros
+from voxtui.brains.voxtral.prompt import (
+    PromptClip,
+    token_ids,
+    transcription,
+    without_trailing_zeros,
+)
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame, Token, Utterance
 from voxtui.dialogue.history import History
 from voxtui.dialogue.live_config import LiveConfig
@@ -100,7 +105,7 @@ def void(_: object) -> None:
 def thirty(check: Check) -> None:
     said = spoken(30.0)
     assert len(utterance_of(said).samples) > 30 * SAMPLE_RATE
-    assert Clip(0, without_trailing_zeros(utterance_of(said).samples)).windows == 1
+    assert PromptClip(0, without_trailing_zeros(utterance_of(said).samples)).windows == 1
     check.reply((), said)
 
 
@@ -131,7 +136,7 @@ def after_eviction(check: Check) -> None:
 def transcribed(check: Check) -> None:
     said = utterance_of(spoken(2.0, 6))
     samples = without_trailing_zeros(said.samples)
-    prompt = transcription(check.brain.tekken.encode, Clip(0, samples), None)
+    prompt = transcription(check.brain.tekken.encode, PromptClip(0, samples), None)
     ours = ids(tuple(check.brain.transcribe(said, Flag())))
     wanted = check.oracle.reply(token_ids(prompt), [samples], tokens=max(len(ours), 1))
     check.replies += 1

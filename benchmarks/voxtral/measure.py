@@ -47,7 +47,7 @@ from voxtui.brains.voxtral.fp8 import Fp8Weight, quantise
 from voxtui.brains.voxtral.generate import REHEARSED
 from voxtui.brains.voxtral.graphs import CudaRecorder
 from voxtui.brains.voxtral.model_thread import ModelWork
-from voxtui.brains.voxtral.prompt import Exchange
+from voxtui.brains.voxtral.prompt import PromptTurn
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
 
 if TYPE_CHECKING:
@@ -348,14 +348,14 @@ class Bench:
         """Time the first token and the whole reply to 5 s of audio, for each number of TURNS."""
         for turn in TURNS:
             past = [
-                Exchange(noise(5) if i >= turn - 1 - AUDIO_TURNS else "x" * 60, words(TOKENS))
+                PromptTurn(noise(5) if i >= turn - 1 - AUDIO_TURNS else "x" * 60, words(TOKENS))
                 for i in range(turn - 1)
             ]
             for system in self._measured:
                 about = {"turn": turn, "system": system.name}
                 yield self._row(about, partial(self._turn, system, past))
 
-    def _turn(self, system: System, past: Sequence[Exchange]) -> Row:
+    def _turn(self, system: System, past: Sequence[PromptTurn]) -> Row:
         firsts: list[float] = []
         wholes: list[float] = []
         for _ in self._often(system):

@@ -20,7 +20,7 @@ import transformers
 from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.embedder import AudioEmbedder
 from voxtui.brains.voxtral.generate import ReplyGenerator
-from voxtui.brains.voxtral.prompt import EOS, Clip, Exchange, PromptIds, chat, token_ids
+from voxtui.brains.voxtral.prompt import EOS, PromptClip, PromptIds, PromptTurn, chat, token_ids
 from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.weights import parts
 
@@ -43,11 +43,13 @@ class System(Protocol):
 
     name: str
 
-    def ready(self, past: Sequence[Exchange]) -> None:
+    def ready(self, past: Sequence[PromptTurn]) -> None:
         """Do the work that precedes the end of the utterance."""
         ...
 
-    def tokens(self, past: Sequence[Exchange], said: Clip, most: int) -> Iterator[object]: ...
+    def tokens(
+        self, past: Sequence[PromptTurn], said: PromptClip, most: int
+    ) -> Iterator[object]: ...
 
     def behind(self, context: int, most: int) -> Iterator[object]:
         """Yield tokens after a context of text."""
@@ -67,11 +69,11 @@ def taken(model: Any) -> tuple[Decoder, AudioEmbedder]:
     return parts(copy.deepcopy(model, shared))
 
 
-def noise(seconds: float) -> Clip:
+def noise(seconds: float) -> PromptClip:
     """Make a clip that no other call returned."""
     number = next(_numbers)
     random = np.random.default_rng(number)
-    return Clip(number, random.normal(0, 0.1, round(seconds * RATE)).astype(np.float32))
+    return PromptClip(number, random.normal(0, 0.1, round(seconds * RATE)).astype(np.float32))
 
 
 def words(count: int) -> list[int]:
@@ -84,8 +86,8 @@ def encode(text: str) -> list[int]:
     return words(-(-len(text) // 4))
 
 
-def clips_in(past: Sequence[Exchange]) -> list[Clip]:
-    return [exchange.user_input for exchange in past if isinstance(exchange.user_input, Clip)]
+def clips_in(past: Sequence[PromptTurn]) -> list[PromptClip]:
+    return [exchange.user_input for exchange in past if isinstance(exchange.user_input, PromptClip)]
 
 
 class Ours:
@@ -98,14 +100,14 @@ class Ours:
         sampler = Sampler(vocabulary, EOS, device, **(sampling | {"min_new_tokens": 2**31}))
         self.loop = ReplyGenerator(decoder, embedder, sampler, capacity)
 
-    def ready(self, past: Sequence[Exchange]) -> None:
+    def ready(self, past: Sequence[PromptTurn]) -> None:
         """Do the work of a key press."""
         prompt = chat(encode, INSTRUCTION, past, None)
         for _ in self.loop.prepare(prompt, clips_in(past)):
             pass
 
     def stages(
-        self, past: Sequence[Exchange], said: Clip, most: int
+        self, past: Sequence[PromptTurn], said: PromptClip, most: int
     ) -> Generator[int | None, None, None]:
         """Yield None after each encoded clip, then tokens. Raises if too much was reused."""
         prompt = chat(encode, INSTRUCTION, past, said)
@@ -115,7 +117,7 @@ class Ours:
         if new <= len(list(said.prompt_ids())):
             raise AssertionError(f"only {new} tokens were prefilled")
 
-    def tokens(self, past: Sequence[Exchange], said: Clip, most: int) -> Iterator[int]:
+    def tokens(self, past: Sequence[PromptTurn], said: PromptClip, most: int) -> Iterator[int]:
         return (item for item in self.stages(past, said, most) if item is not None)
 
     def behind(self, context: int, most: int) -> Iterator[int]:
@@ -132,10 +134,10 @@ class Generate:
         self._options = options
         self._extractor: Any = transformers.WhisperFeatureExtractor(feature_size=128)
 
-    def ready(self, past: Sequence[Exchange]) -> None:
+    def ready(self, past: Sequence[PromptTurn]) -> None:
         """Do nothing: transformers prepares nothing."""
 
-    def tokens(self, past: Sequence[Exchange], said: Clip, most: int) -> Iterator[str]:
+    def tokens(self, past: Sequence[PromptTurn], said: PromptClip, most: int) -> Iterator[str]:
         prompt = chat(encode, INSTRUCTION, past, said)
         return self._generate(prompt, [*clips_in(past), said], most)
 
@@ -171,7 +173,7 @@ class Generate:
     def _ids(self, prompt: PromptIds) -> torch.Tensor:
         return torch.tensor([token_ids(prompt)], device=self._model.device)
 
-    def _generate(self, prompt: PromptIds, clips: list[Clip], most: int) -> Iterator[str]:
+    def _generate(self, prompt: PromptIds, clips: list[PromptClip], most: int) -> Iterator[str]:
         device = self._model.device
         ids = self._ids(prompt)
         self._forget_length()
@@ -204,7 +206,7 @@ class Generate:
         if failure:
             raise failure[0]
 
-    def _features(self, said: Clip) -> torch.Tensor:
+    def _features(self, said: PromptClip) -> torch.Tensor:
         filled = np.pad(said.samples, (0, said.windows * 30 * RATE - len(said.samples)))
         found = self._extractor(
             filled, sampling_rate=RATE, padding=False, truncation=False, return_tensors="pt"

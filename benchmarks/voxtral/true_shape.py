@@ -41,7 +41,7 @@ from benchmarks.voxtral.systems import (
     taken,
     words,
 )
-from voxtui.brains.voxtral.prompt import Exchange
+from voxtui.brains.voxtral.prompt import PromptTurn
 
 SECONDS, CONTEXT = 5, 512
 
@@ -94,7 +94,7 @@ def moments(tokens: Iterator[object]) -> list[float]:
 def conversation(ours: Ours) -> list[Row]:
     """Run the turns of one conversation, each after all before it; the first follows the start."""
     rows: list[Row] = []
-    past: list[Exchange] = []
+    past: list[PromptTurn] = []
     for turn in range(1, TURNS + 1):
         said = noise(SECONDS)
         ours.ready(past)
@@ -103,9 +103,9 @@ def conversation(ours: Ours) -> list[Row]:
         new = ours.loop.calls.prefilled - before
         rows.append({"turn": turn, "first token, s": round(first, 2), "prefilled": new})
         tell(f"{rows[-1]}")
-        past = [*past, Exchange(said, words(REPLY))]
+        past = [*past, PromptTurn(said, words(REPLY))]
         if len(past) > AUDIO_TURNS:
-            past[-1 - AUDIO_TURNS] = Exchange("x" * 60, words(REPLY))
+            past[-1 - AUDIO_TURNS] = PromptTurn("x" * 60, words(REPLY))
     tell(table(rows))
     return rows
 
@@ -140,7 +140,7 @@ def first_tokens(systems: tuple[System, ...], repeats: int, most: Ceilings) -> l
 
 def later(theirs: Generate) -> list[Row]:
     past = [
-        Exchange(noise(SECONDS) if i >= TURNS - 1 - AUDIO_TURNS else "x" * 60, words(REPLY))
+        PromptTurn(noise(SECONDS) if i >= TURNS - 1 - AUDIO_TURNS else "x" * 60, words(REPLY))
         for i in range(TURNS - 1)
     ]
     times = moments(theirs.tokens(past, noise(SECONDS), 2))[:1]

@@ -16,7 +16,7 @@ from tests.deadline import SECONDS
 from tests.fakes import Events, FakeMicrophone, ScriptedBrain, engine_on_fakes
 from voxtui.audio.echo_canceller import EchoCanceller
 from voxtui.audio.microphone import BLOCK_SECONDS, Framer
-from voxtui.audio.played import Played, Segment
+from voxtui.audio.played import Played, PlayedSegment
 from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
 from voxtui.dialogue.commands import Cancel, RescanDevices, SendText
@@ -150,7 +150,7 @@ class SimulatedRoom:
         assert self._speaker.complete.wait(SECONDS)
         self._speaker.complete.clear()
         begins = self._now + BEGIN_SECONDS
-        speech, segment = self._speaker.speech, Segment(RATE, began_at=begins)
+        speech, segment = self._speaker.speech, PlayedSegment(RATE, began_at=begins)
         length = len(speech) + round((AFTER_SECONDS + BEGIN_SECONDS) * RATE)
         said = np.zeros(length + RATE * 3, np.float32)
         if words is not None:

@@ -12,7 +12,7 @@ import pytest
 from tests.audio.sounds import correlation, question
 from voxtui.audio.echo_canceller import SETTLING_SECONDS, EchoCanceller
 from voxtui.audio.microphone import Framer
-from voxtui.audio.played import Played, Segment
+from voxtui.audio.played import Played, PlayedSegment
 from voxtui.dialogue import level
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 from voxtui.errors import DeviceError
@@ -37,7 +37,7 @@ class PlayedAhead:
     def __init__(self, speech: np.ndarray, dropped_at: float | None = None) -> None:
         self.notes = Played()
         self._speech = speech
-        self._segment = Segment(RATE, began_at=NOW, dropped_at=dropped_at)
+        self._segment = PlayedSegment(RATE, began_at=NOW, dropped_at=dropped_at)
 
     def until(self, at: float) -> Played:
         """Go on to the time `at`."""
@@ -98,7 +98,7 @@ def test_the_delay_of_the_next_segment_is_found_again() -> None:
     played, sound = Played(), np.ones(RATE, np.float32)
     canceller = EchoCanceller(played)
 
-    def settled_after(segment: Segment, seconds: int) -> bool:
+    def settled_after(segment: PlayedSegment, seconds: int) -> bool:
         began = segment.began_at or 0.0
         for second in range(seconds):
             played.add(segment, sound)
@@ -106,8 +106,8 @@ def test_the_delay_of_the_next_segment_is_found_again() -> None:
             canceller.process(np.zeros(SAMPLE_RATE, np.float32), began + second + 1)
         return canceller.settled
 
-    assert settled_after(Segment(RATE, began_at=NOW), 3)
-    assert not settled_after(Segment(RATE, began_at=NOW + 3), 1)
+    assert settled_after(PlayedSegment(RATE, began_at=NOW), 3)
+    assert not settled_after(PlayedSegment(RATE, began_at=NOW + 3), 1)
 
 
 def test_while_nothing_is_played_the_sound_is_only_delayed() -> None:
@@ -142,7 +142,7 @@ def test_the_library_never_gets_digital_silence(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_canceller_begins_to_work_without_a_click() -> None:
     pytest.importorskip("pywebrtc_audio")
-    played, segment = Played(), Segment(RATE, began_at=NOW + 0.5)
+    played, segment = Played(), PlayedSegment(RATE, began_at=NOW + 0.5)
     played.add(segment, np.full(RATE, 1e-5, np.float32))
     canceller = EchoCanceller(played)
     tone = 0.3 * np.sin(2 * np.pi * 1500 * np.arange(SAMPLE_RATE) / SAMPLE_RATE)
@@ -153,7 +153,7 @@ def test_the_canceller_begins_to_work_without_a_click() -> None:
 
 
 def test_a_late_look_at_the_device_does_not_make_the_speech_late() -> None:
-    segment = Segment(RATE, written=RATE)
+    segment = PlayedSegment(RATE, written=RATE)
     segment.took(RATE // 50, NOW + 0.03)  # 20 ms after 10 ms
     late = segment.began_at
     segment.took(RATE // 50, NOW + 0.04)
@@ -190,7 +190,7 @@ def test_what_the_device_dropped_is_not_played() -> None:
 
 def test_nothing_is_played_by_a_segment_that_has_not_begun() -> None:
     notes = Played()
-    notes.add(Segment(RATE), np.ones(RATE, np.float32))
+    notes.add(PlayedSegment(RATE), np.ones(RATE, np.float32))
     assert not notes.between(NOW, NOW + 1.0)[1].any()
 
 

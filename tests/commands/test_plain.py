@@ -71,8 +71,8 @@ def converse(capsys, monkeypatch):
             live,
             quiet,
         )
-        run.controls = plain.controls
-        engine = plain.controls.engine
+        run.session = plain.session
+        engine = plain.session.engine
 
         def told(*names):
             until(lambda: [call[0] for call in engine.calls[1:]][-len(names) :] == list(names))
@@ -160,7 +160,7 @@ def test_the_device_offset_is_shown_beside_the_first_sound(converse):
         engine.load()
         engine.begin()
         engine.finish(timestamps=MARKS, reply="Yes.")
-        until(lambda: converse.controls.record.finished)
+        until(lambda: converse.session.record.finished)
         yield "/numbers"
 
     said, _ = converse(script, offset=42.3)
@@ -201,7 +201,7 @@ def test_text_typed_while_models_load_is_kept_and_enter_says_that_it_cannot_talk
         yield "\n"
         yield "first\n"
         yield "second\n"
-        until(lambda: len(converse.controls.queued) == 2)
+        until(lambda: len(converse.session.queued) == 2)
         engine.load()
         told("say")
         engine.begin("typed")
@@ -422,7 +422,7 @@ def test_a_missing_chat_model_is_fetched_on_request_and_kept_text_is_answered(
     def script(engine, told):
         yield "hello"
         engine.report(LoadFailed(MISSING))
-        until(lambda: converse.controls.failed)
+        until(lambda: converse.session.failed)
         yield "/again"
         told("change")
         engine.report(StateChanged(State.LOADING), LoadFailed(MISSING))

@@ -15,7 +15,7 @@ from tests.fakes import LoudIsSpeech, ScriptedBrain
 from tests.patterns import sound
 from voxtui.brains.embedded.recogniser import Heard
 from voxtui.cli import cli
-from voxtui.commands.transcribe import Segment, format_segment, run, segments, write
+from voxtui.commands.transcribe import TranscriptSegment, format_segment, run, segments, write
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE
 from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.recording import TRAIL_SAMPLES
@@ -103,7 +103,7 @@ def test_speech_without_a_pause_is_cut_at_the_longest_length():
     ],
 )
 def test_a_segment_has_each_format(form, lines):
-    segment = Segment("é.wav", 36_123.045, 36_179.999, "Is it < two?")
+    segment = TranscriptSegment("é.wav", 36_123.045, 36_179.999, "Is it < two?")
     assert format_segment(segment, form, 7) == lines
 
 
@@ -206,7 +206,7 @@ def test_auto_without_voxtral_transcribes_by_the_embedded_recogniser(transcribe,
     class Recogniser:
         def load(self): ...
 
-        def recognise(self, samples):
+        def recognise(self, samples, cancelled=None):
             return Heard("Recognised.")
 
         def close(self): ...

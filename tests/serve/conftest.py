@@ -19,14 +19,14 @@ from voxtui.serve.app import build_app
 from voxtui.serve.serve_command import HEADER_BYTES, MESSAGE_BYTES
 from voxtui.serve.server import AnnouncingServer
 from voxtui.serve.shared_models import ModelSet, Pool
-from voxtui.serve.write_timeouts import HttpProtocol, WebSocketProtocol
+from voxtui.serve.timeouts import HttpProtocol, WebSocketProtocol
 from voxtui.settings.schema import Config
 
 PATIENCE = SECONDS
 """until a test gives a client up"""
 
 
-def counted(samples) -> str:
+def counted(samples, cancelled=None) -> str:
     """Return how long the sound is, instead of its words."""
     return f"{len(samples) / SAMPLE_RATE:.1f} seconds."
 
@@ -47,7 +47,9 @@ def serving(
     token: str | None = None,
     voice: object | None = None,
     brain: object | None = None,
+    detector: object | None = None,
     hand_over_s: float = PATIENCE,
+    queue_s: float = PATIENCE,
     address: str = "127.0.0.1",
     pool: Pool | None = None,
 ) -> Iterator[Server]:
@@ -59,12 +61,16 @@ def serving(
     pool = pool or Pool(
         [
             ModelSet(
-                recognise, LoudIsSpeech(), voice or BeepVoice(), brain or ScriptedBrain(),
+                recognise,
+                detector or LoudIsSpeech(),
+                voice or BeepVoice(),
+                brain or ScriptedBrain(),
                 LoudIsSpeech(),
             )
             for _ in range(sets)
         ],
         hand_over_s,
+        queue_s,
     )  # fmt: skip
     app = build_app(config, pool, "embedded", token, frozenset())
     ready = threading.Event()

@@ -53,7 +53,7 @@ running: list[Server] = []
 recognised: list[np.ndarray] = []
 
 
-def recognise(samples) -> str:
+def recognise(samples, cancelled) -> str:
     recognised.append(np.asarray(samples))
     return counted(samples)
 

@@ -42,7 +42,7 @@ def test_a_bare_stop_ends_it_too(server):
 def test_a_failure_is_told_and_the_next_connection_works():
     failures = [ModelError("The recogniser failed.")]
 
-    def once(samples):
+    def once(samples, cancelled):
         if failures:
             raise failures.pop()
         return "words"
@@ -62,7 +62,7 @@ def test_a_failure_is_told_and_the_next_connection_works():
 def test_words_that_come_when_the_client_has_left_are_dropped(capfd):
     begun, left = threading.Event(), threading.Event()
 
-    def recognise(samples) -> str:
+    def recognise(samples, cancelled) -> str:
         begun.set()
         assert left.wait(PATIENCE)
         return "words"

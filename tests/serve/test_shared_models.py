@@ -11,6 +11,7 @@ from voxtui import wiring
 from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.serve.openai_types import HttpError
 from voxtui.serve.shared_models import ModelSet, Pool, warm_pool
+from voxtui.serve.upload import Disconnected
 from voxtui.settings.schema import Config, ServeConfig
 
 
@@ -81,3 +82,78 @@ def test_every_part_of_a_set_is_warm_before_it_is_lent(monkeypatch):
         assert [brain.warmed for brain in brains] == [True] * 2
         assert [detector.frames > 0 for detector in detectors] == [True] * 4
     assert [brain.closed for brain in brains] == [True] * 2
+
+
+class Request:
+    """What the queue knows of a request."""
+
+    def __init__(self, client: str = "a") -> None:
+        self.client = client
+        self.answer_headers: dict[str, str] = {}
+        self.left = asyncio.get_running_loop().create_future()
+
+    @property
+    def position(self) -> int:
+        return int(self.answer_headers["x-voxtui-queue-position"])
+
+
+async def queued(lent: Pool, *clients: str) -> tuple[list[str], list[int]]:
+    """Return whose turn it was, and at which positions they began to wait."""
+    order, requests = [], [Request(client) for client in clients]
+
+    async def borrow(request) -> None:
+        async with lent.lend(request):
+            order.append(request.client)
+
+    async with asyncio.TaskGroup() as group, lent.lend():
+        for request in requests:
+            group.create_task(borrow(request))
+            await asyncio.sleep(0)  # the loop begins it
+        assert lent.waiting == len(clients)
+    return order, [request.position for request in requests]
+
+
+async def test_each_client_has_its_turn_however_many_requests_another_one_has():
+    order, positions = await queued(pool(1, 20.0), "a", "a", "a", "b", "c", "b")
+    assert order == ["a", "b", "c", "a", "b", "a"]
+    assert positions == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_request_that_finds_a_free_set_has_waited_for_nobody():
+    lent, request = pool(2, 20.0), Request()
+    async with lent.lend(Request()), lent.lend(request):
+        assert request.position == 0
+
+
+async def test_who_leaves_the_queue_takes_no_turn():
+    lent, leaver, order = pool(1, 20.0), Request("a"), []
+
+    async def borrow(request) -> None:
+        async with lent.lend(request):
+            order.append(request)
+
+    async with lent.lend():
+        waiting = asyncio.ensure_future(borrow(leaver))
+        await asyncio.sleep(0)  # the loop begins it
+        leaver.left.set_result(None)
+        with pytest.raises(Disconnected):
+            await waiting
+        assert lent.waiting == 0
+    assert (order, lent.busy) == ([], 0)
+
+
+async def test_the_queue_is_bounded_and_one_client_has_half_of_it():
+    lent = Pool([ModelSet(str, LoudIsSpeech(), BeepVoice())], most_requests=4)
+    with lent.admitted("a"), lent.admitted("a"):
+        with pytest.raises(HttpError, match="Your places") as refusal, lent.admitted("a"):
+            pass
+        assert int(refusal.value.headers["retry-after"]) >= 1
+        with (
+            lent.admitted("b"),
+            lent.admitted("c"),
+            pytest.raises(HttpError, match="All places"),
+            lent.admitted("d"),
+        ):
+            pass
+    with lent.admitted("a"):
+        pass

@@ -11,6 +11,7 @@ from re import _constants, _parser  # pyright: ignore[reportAttributeAccessIssue
 from typing import Any
 
 import voxtui.skills
+from voxtui.skills import about_itself, phrases
 
 WORDS = [
     "the",
@@ -44,6 +45,9 @@ def patterns() -> list[re.Pattern[str]]:
 
     for module in iter_modules(voxtui.skills.__path__):
         collect(list(vars(import_module(f"voxtui.skills.{module.name}")).values()))
+    collect(list(about_itself.forms().values()))
+    for language in phrases.languages():
+        collect([form for _, form in language.forms])
     return found
 
 

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from tests.skills.generated import Generator, judge
 
-
-@pytest.fixture(autouse=True)
-def berlin(monkeypatch):
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+pytestmark = pytest.mark.usefixtures("berlin")
 
 
 def test_no_generated_sentence_is_answered_wrongly():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from datetime import datetime
 
 import pytest
@@ -37,12 +36,9 @@ def right(expected: str, answered: str | None) -> bool:
     return re.search(pattern, answered, re.IGNORECASE) is not None
 
 
+@pytest.mark.usefixtures("berlin")
 @pytest.mark.parametrize("line", LINES)
-def test_it_is_answered_rightly_or_left_to_the_brain(tmp_path, monkeypatch, line):
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
+def test_it_is_answered_rightly_or_left_to_the_brain(tmp_path, line):
     conversation, expected = line.split("\t")
     answered = answer(tmp_path, conversation)
-    monkeypatch.undo()
-    time.tzset()
     assert right(expected, answered), answered

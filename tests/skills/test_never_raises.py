@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime
 from itertools import islice
 
@@ -10,8 +9,8 @@ import pytest
 
 from tests.skills.grammar import sentences
 from voxtui.dialogue.protocols import SkillRequest
+from voxtui.skills.about_itself import doubt
 from voxtui.skills.assistant_skills import AssistantSkills
-from voxtui.skills.false_claims import doubt
 from voxtui.skills.timer_store import Reminder, TimerStore, reminders_file
 
 MOMENTS = [
@@ -49,13 +48,7 @@ how many ſ in 5 μ
 """
 
 
-@pytest.fixture(autouse=True)
-def berlin(monkeypatch):
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+pytestmark = pytest.mark.usefixtures("berlin")
 
 
 def raised(tmp_path, said) -> list[str]:

@@ -13,7 +13,7 @@ from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import PastTurn, SkillRequest, placeholder
 from voxtui.settings.schema import Config, HistoryConfig
 from voxtui.skills.assistant_skills import AssistantSkills
-from voxtui.skills.zones import time_in
+from voxtui.skills.clock import time_in
 
 SAID = ("My sister is Anna.", "Who wrote Faust?", "I like tea.", "And when?", "Thank you.")
 

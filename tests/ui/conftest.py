@@ -183,8 +183,8 @@ async def screen(
 ) -> AsyncIterator[Screen]:
     app = VoxtuiApp(ScriptedEngine, config or Config(), clips, open_clip, factories)
     for text in attachments:
-        app.controls.post(Attach(text))
-    engine = app.controls.engine
+        app.session.post(Attach(text))
+    engine = app.session.engine
     assert isinstance(engine, ScriptedEngine)
     async with app.run_test(size=size) as pilot:
         shown = Screen(app, engine, pilot)

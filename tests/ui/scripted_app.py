@@ -107,7 +107,7 @@ class NotingApp(VoxtuiApp):
 
     def on_keyboard_answer(self, answer: KeyboardAnswer) -> None:
         super().on_keyboard_answer(answer)
-        engine = self.controls.engine
+        engine = self.session.engine
         assert isinstance(engine, NotingEngine)
         engine.note("releases" if answer.releases else "no releases")
 

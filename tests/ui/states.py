@@ -146,7 +146,7 @@ async def loaded(s: Screen, **other: Any) -> None:
 
 async def listening(s: Screen, seconds: float = 1.4, level: float = 0.2) -> None:
     """Press the key."""
-    s.app.controls.talking = s.engine.turns = s.engine.turns + 1
+    s.app.session.talking = s.engine.turns = s.engine.turns + 1
     s.engine.report(TurnStarted(s.engine.turns, MICROPHONE, Timestamps()))
     s.engine.report(StateChanged(State.LISTENING))
     await s.settle()
@@ -255,7 +255,7 @@ async def listening_mouse(s: Screen) -> None:
 async def listening_hands_free(s: Screen) -> None:
     await loaded(s)
     await listening(s)
-    s.app.controls.talking = None
+    s.app.session.talking = None
     s.app.tick()
 
 
@@ -451,7 +451,7 @@ def frozen(clock: Clock) -> AbstractContextManager[object]:
 
 
 async def brought_about(pilot: Any, act: Act, clock: Clock) -> None:
-    engine = pilot.app.controls.engine
+    engine = pilot.app.session.engine
     shown = Screen(pilot.app, engine, pilot)
     shown.clock = clock
     await shown.settle()

@@ -189,7 +189,7 @@ async def test_a_turn_without_words_leaves_nothing_behind(outcome):
         s.engine.finish(outcome)
         await s.settle()
         assert s.app.transcript.text == before
-        assert len(s.app.controls.record.finished) == 1
+        assert len(s.app.session.record.finished) == 1
 
 
 @pytest.mark.slow
@@ -795,7 +795,7 @@ async def test_a_failed_start_shows_the_next_step_and_the_screen_stays_usable():
         assert "NOT LOADED" in s.text
         await s.type("more")
         await s.pilot.press("enter")
-        assert list(s.app.controls.queued) == ["waiting", "more"]
+        assert list(s.app.session.queued) == ["waiting", "more"]
         await s.press("escape", "space")
         assert s.commands == []
         assert any("No model is loaded" in toast for toast in s.toasts)
@@ -845,7 +845,7 @@ async def test_periodic_updates_end_with_the_screen(state):
         s.engine.begin()
         s.engine.report(StateChanged(state))
         await s.settle()
-        s.app.controls.turn = None  # the first lines still stand there, with the level in them
+        s.app.session.turn = None  # the first lines still stand there, with the level in them
         s.app.tick()
         await s.app.transcript.remove()
         s.app.tick()
@@ -886,7 +886,7 @@ async def test_a_clip_is_spoken_by_key_list_or_click(how):
             await s.pilot.press("down", "enter")
         else:
             await s.pilot.click(OptionList, offset=(3, 1))
-        await until(s, lambda: not s.app.controls.clips.playing)
+        await until(s, lambda: not s.app.session.clips.playing)
         assert spoken == [(Path("joke.wav"), False)]
 
 
@@ -910,7 +910,7 @@ async def test_a_clip_that_cannot_be_read_is_one_sentence():
 
     async with screen(size=(120, 40), open_clip=open_clip) as s:
         await s.send("/clip 1")
-        await until(s, lambda: not s.app.controls.clips.playing)
+        await until(s, lambda: not s.app.session.clips.playing)
         await s.settle()
         assert s.toasts == ["question.wav is not audio."]
 
@@ -938,7 +938,7 @@ async def test_a_clip_stops_when_the_user_does_something_else(key):
         await s.press(key)
         await s.settle()
         await until(s, flags[0].is_set)
-        s.app.controls.clips.stop()
+        s.app.session.clips.stop()
 
 
 # Sizes.

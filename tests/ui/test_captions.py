@@ -84,7 +84,7 @@ async def test_a_tap_or_escape_ends_the_words_and_leaves_nothing():
         await said(s)
         assert WORDS not in s.text
         assert "speak, or type" in prompt(s)
-        assert s.app.controls.record.finished == []
+        assert s.app.session.record.finished == []
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ async def test_an_answer_that_replaces_another_takes_its_place_on_the_screen_and
         await answered(s, "Right?", "Answer 3.", replaces=2)
         assert "Wrong?" not in s.text and "Answer 2." not in s.text
         assert "Answer 1." in s.text and "Answer 3." in s.text
-        assert [t.words for t in s.app.controls.record.finished] == ["Question 1?", "Right?"]
+        assert [t.words for t in s.app.session.record.finished] == ["Question 1?", "Right?"]
         await s.pilot.press("up", "up")
         assert s.app.turns.selected == 1
 
@@ -128,4 +128,4 @@ async def test_an_answer_of_which_nothing_was_heard_replaces_nothing():
         await answered(s, "Wrong?", "Answer 1.")
         await answered(s, "Right?", "Answer 2.", replaces=1, cut="", outcome=Outcome.CANCELLED)
         assert "Answer 1." in s.text and "Right?" in s.text
-        assert len(s.app.controls.record.finished) == 2
+        assert len(s.app.session.record.finished) == 2

@@ -43,7 +43,7 @@ def tone(seconds: float) -> np.ndarray:
 
 class Person(LiveScreen):
     def __init__(self, app: VoxtuiApp, pilot, audio: VirtualAudio) -> None:
-        super().__init__(app, app.controls.engine, pilot)
+        super().__init__(app, app.session.engine, pilot)
         self.audio = audio
 
     async def gone(self, seen: str) -> None:
@@ -103,7 +103,7 @@ async def person(audio: VirtualAudio, brain: ScriptedBrain) -> AsyncIterator[Per
             await there.until("○ READY")
             yield there
     finally:
-        app.controls.engine.close()
+        app.session.engine.close()
 
 
 async def test_a_microphone_plugged_in_while_it_runs_is_found_chosen_and_heard(audio):
@@ -122,10 +122,10 @@ async def test_a_microphone_plugged_in_while_it_runs_is_found_chosen_and_heard(a
 async def test_the_microphone_that_is_in_use_can_be_chosen_once_more(audio):
     brain = ScriptedBrain(["Still heard."])
     async with person(audio, brain) as s:
-        before = s.app.controls.engine._components.devices.microphone
+        before = s.app.session.engine._components.devices.microphone
         await s.choose(f"Microphone {MICROPHONE}")
         async with asyncio.timeout(SECONDS):
-            while s.app.controls.engine._components.devices.microphone is before:
+            while s.app.session.engine._components.devices.microphone is before:
                 await s.pilot.pause(0.02)
         await s.until("○ READY")
         await s.says(1.0)
@@ -174,6 +174,6 @@ async def test_the_level_of_the_microphone_is_shown_while_models_load(audio):
             await s.until("○ READY")
     finally:
         loaded.set()
-        app.controls.engine.close()
+        app.session.engine.close()
         saying.terminate()
         saying.wait()

@@ -81,7 +81,7 @@ def through_the_plain_mode(capsys: pytest.CaptureFixture[str]) -> tuple[list[str
         ScriptedEngine, Config(), CLIPS, lambda path: lambda listener, stopped: None,
         make_factories(), lambda speaker: None, typed_live=True,
     )  # fmt: skip
-    engine = plain.controls.engine
+    engine = plain.session.engine
 
     def lines():
         for _, line, react in SCRIPT:

@@ -146,7 +146,7 @@ async def test_a_theme_is_previewed_and_left_with_escape(monkeypatch):
         await until(s, lambda: s.app.theme == "nord")
         await s.pilot.press("escape")
         await until(s, lambda: s.app.theme == DARK)
-        assert s.app.controls.config.ui.theme == AUTO
+        assert s.app.session.config.ui.theme == AUTO
 
 
 async def test_only_devices_that_a_person_would_choose_are_offered():
@@ -197,7 +197,7 @@ async def test_the_palette_opens_and_chooses_by_key():
         await opened(s, "textual light")
         await until(s, lambda: "Theme textual-light" in s.text)
         await s.pilot.press("enter")
-        await until(s, lambda: s.app.controls.config.ui.theme == "textual-light")
+        await until(s, lambda: s.app.session.config.ui.theme == "textual-light")
         assert s.app.theme == "textual-light"
 
 
@@ -257,7 +257,7 @@ async def test_a_choice_is_noted_in_the_conversation():
         s.engine.load(None)  # the microphone was lost meanwhile
         await s.settle()
         assert "Voice: Speed 1.2." not in s.text
-        assert s.app.controls.config == Config()
+        assert s.app.session.config == Config()
         s.engine.load(changed=True)
         await s.settle()
         assert "Voice: Speed 1.2." in s.text
@@ -270,7 +270,7 @@ async def test_a_choice_that_cannot_be_made_changes_nothing_and_is_explained():
     async with screen(factories=make_factories(voice=refused)) as s:
         s.app.menu.choose(Choice("", "voice.speed", 1.2))
         await s.settle()
-        assert s.app.controls.config == Config()
+        assert s.app.session.config == Config()
         assert "There is no such voice." in s.toasts
 
 
@@ -505,7 +505,7 @@ async def test_a_new_microphone_takes_over_and_the_old_one_is_closed():
     old, new = FakeMicrophone(), FakeMicrophone()
     new.name = "new microphone"
     async with live(ScriptedBrain(), old, FakeSpeaker()) as s:
-        s.app.controls.engine.post(ReplaceComponents(Config(), microphone=new))
+        s.app.session.engine.post(ReplaceComponents(Config(), microphone=new))
         await s.until("new microphone", "○ READY")
         assert old.closed and not new.closed
 
@@ -513,7 +513,7 @@ async def test_a_new_microphone_takes_over_and_the_old_one_is_closed():
 async def test_a_microphone_that_does_not_open_leaves_the_old_one():
     old, new = FakeMicrophone(), FakeMicrophone(DeviceError("It is in use."))
     async with live(ScriptedBrain(), old, FakeSpeaker()) as s:
-        s.app.controls.engine.post(ReplaceComponents(Config(), microphone=new))
+        s.app.session.engine.post(ReplaceComponents(Config(), microphone=new))
         await s.until("Nothing was changed. It is in use.", "○ READY")
         assert new.closed and not old.closed
 
@@ -532,7 +532,7 @@ async def test_a_choice_that_fails_is_neither_marked_nor_saved(own_config):
 async def test_a_new_speaker_is_heard_at_once():
     old, new = FakeSpeaker(), FakeSpeaker()
     async with live(ScriptedBrain(), None, old) as s:
-        s.app.controls.engine.post(ReplaceComponents(Config(), speaker=new))
+        s.app.session.engine.post(ReplaceComponents(Config(), speaker=new))
         await until(s, lambda: old.closed)
         (tone,) = new.chunks
         assert 0.05 < float(np.abs(tone.samples).max()) < 0.2
@@ -542,9 +542,9 @@ async def test_a_new_speaker_is_heard_at_once():
 async def test_a_new_brain_answers_the_next_turn():
     old, new = ScriptedBrain(["Old."]), ScriptedBrain(["New."])
     async with live(old, None, FakeSpeaker()) as s:
-        s.app.controls.engine.post(ReplaceComponents(Config(), brain=new))
+        s.app.session.engine.post(ReplaceComponents(Config(), brain=new))
         await until(s, lambda: old.closed)
-        s.app.controls.say("who?")
+        s.app.session.say("who?")
         await s.until("New.")
         assert new.warmed
 
@@ -553,12 +553,12 @@ async def test_the_systems_default_replaces_a_lost_microphone():
     microphone, spare = FakeMicrophone(), FakeMicrophone()
     spare.name = "built-in microphone"
     async with live(ScriptedBrain(), microphone, FakeSpeaker()) as s:
-        devices = s.app.controls.engine._components.devices
+        devices = s.app.session.engine._components.devices
         devices._fallback_devices = lambda: (spare, FakeSpeaker())
         microphone.unplug()
         await s.until("The microphone was unplugged.", "Listening to built-in microphone now.")
-        assert s.app.controls.microphone == "built-in microphone"
-        assert s.app.controls.state is State.READY
+        assert s.app.session.microphone == "built-in microphone"
+        assert s.app.session.state is State.READY
 
 
 @pytest.mark.slow
@@ -654,5 +654,5 @@ async def test_the_garbage_collector_is_frozen_at_the_first_load_only(monkeypatc
         s.app.menu.choose(Choice("", "voice.engine", "none"))
         s.engine.load(changed=True)
         await s.settle()
-        assert s.app.controls.models_are_new
+        assert s.app.session.models_are_new
         assert frozen == [1]

@@ -134,6 +134,6 @@ async def test_r_answers_the_same_utterance_in_place_of_the_last_answer():
         await until(s, lambda: "First." not in s.text)
         assert brain.said[0] is brain.said[1]
         assert brain.pasts == [(), ()]
-        (replayed,) = (turn.result for turn in s.app.controls.record.finished)
+        (replayed,) = (turn.result for turn in s.app.session.record.finished)
         assert replayed and replayed.reply == "Second."
         assert not replayed.paced and replayed.clip is None

@@ -225,9 +225,9 @@ async def test_a_tapped_key_ends_the_talk_after_any_input(seed):
             down(s, at)
             up(s, at + 0.3)
             await s.settle()
-            talked.append(s.app.controls.talking is not None)
+            talked.append(s.app.session.talking is not None)
         assert not all(talked)
-        assert s.app.talk.mode is not Mode.MOUSE or s.app.controls.talking is None
+        assert s.app.talk.mode is not Mode.MOUSE or s.app.session.talking is None
 
 
 # Toggle.

@@ -48,11 +48,11 @@ async def live(
     app = VoxtuiApp(make_engine, Config(), CLIPS, open_clip, factories)
     try:
         async with app.run_test(size=(120, 40)) as pilot:
-            shown = LiveScreen(app, app.controls.engine, pilot)
+            shown = LiveScreen(app, app.session.engine, pilot)
             await shown.until("○ READY")
             yield shown
     finally:
-        app.controls.engine.close()
+        app.session.engine.close()
 
 
 @pytest.mark.slow
@@ -102,11 +102,11 @@ async def test_a_correction_takes_the_place_of_the_turn_on_the_screen_and_in_the
 async def test_escape_silences_the_answer_and_marks_the_unheard_part():
     speaker = FakeSpeaker(held=True, heard=0.0)
     async with live(ScriptedBrain(["A long story."]), None, speaker) as s:
-        s.app.controls.engine.post(SendText("tell"))
+        s.app.session.engine.post(SendText("tell"))
         await s.until("♪ SPEAKING", "A long story.")
         await s.press("escape")
         await s.until("(interrupted)", "○ READY")
-        assert s.app.controls.state is State.READY
+        assert s.app.session.state is State.READY
 
 
 @pytest.mark.slow
@@ -130,5 +130,5 @@ async def test_a_microphone_that_is_lost_is_one_sentence_and_typing_goes_on():
     async with live(ScriptedBrain(["Still here."]), microphone, FakeSpeaker()) as s:
         microphone.unplug()
         await s.until(f"✗ The microphone {microphone.name!r} is lost, and there is no other.")
-        s.app.controls.say("there?")
+        s.app.session.say("there?")
         await s.until("there?", "Still here.")

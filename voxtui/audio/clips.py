@@ -64,8 +64,15 @@ def check_clip(path: Path) -> None:
     next(pieces(path, math.inf))
 
 
+class TooLong(InputError):
+    """A sound file that is longer than the caller allows."""
+
+
 def pieces(path: Path, max_seconds: float) -> Iterator[Samples]:
-    """Read a file as `load_clip` does, a few seconds at a time, so that memory is bounded."""
+    """Read a file as `load_clip` does, a few seconds at a time, so that memory is bounded.
+
+    Raises InputError, such as TooLong: before the first piece if the header says so.
+    """
     _check_file(path)
     found = False
     for piece in _read(path, max_seconds):
@@ -113,7 +120,7 @@ def _check_rate(path: Path, rate: int) -> None:
 
 def _check_length(path: Path, seconds: float, max_seconds: float) -> None:
     if seconds > max_seconds:
-        raise InputError(
+        raise TooLong(
             f"{path}: is longer than {max_seconds:g} s.", "audio.max_utterance_s sets the limit."
         )
 
@@ -150,7 +157,7 @@ def frames(sound: Iterable[Samples]) -> Iterator[Samples]:
         yield np.pad(rest, (0, FRAME_SAMPLES - len(rest)))
 
 
-class Listener(Protocol):
+class FrameSink(Protocol):
     """The methods of the engine that `speak` calls."""
 
     def post(self, command: Command) -> int: ...
@@ -159,7 +166,7 @@ class Listener(Protocol):
 
 def speak(
     clip: Clip,
-    engine: Listener,
+    engine: FrameSink,
     stopped: threading.Event,
     paced: bool = True,
     held: float | None = None,

@@ -158,7 +158,6 @@ class EchoCanceller:
         return far
 
     def _with_floor(self, sound: Samples) -> Samples:
-        """Return `sound`, or noise in place of digital silence."""
         import numpy as np
 
         if sound.any():

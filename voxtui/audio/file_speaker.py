@@ -119,7 +119,6 @@ class FileSpeaker:
             self._file = None
 
     def save(self) -> None:
-        """Close the file and give it its name. Raises InputError."""
         self.close()
         try:
             os.replace(self._partial, self._path)

@@ -134,8 +134,6 @@ class Recorder:
             self._came.notify_all()
 
     def until(self, at: float) -> None:
-        """Wait for the frame captured at `at`. Raises DeviceError if no frame comes."""
-
         def reached() -> bool:
             return self.lost.is_set() or bool(self._frames and self._frames[-1].captured_at >= at)
 
@@ -146,7 +144,6 @@ class Recorder:
             raise DeviceError(self._reason)
 
     def since(self, at: float) -> tuple[float, Samples]:
-        """Return the begin time and the samples of the frames captured after `at`."""
         with self._came:
             frames = [frame for frame in self._frames if frame.captured_at > at]
         sound = [frame.samples for frame in frames]

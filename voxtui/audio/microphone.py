@@ -277,7 +277,6 @@ class Framer:
         self._rest = self._rest[:0]
 
     def _follow(self, count: int, at: float) -> None:
-        """Move the clock to the end of a block of `count` samples."""
         expected = self._clock + count / self._rate
         jumps = abs(at - expected) > JUMP_SECONDS
         self._clock = at if jumps or not self._clock else expected + FOLLOW * (at - expected)

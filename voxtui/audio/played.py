@@ -26,7 +26,7 @@ PIECES = 512
 
 
 @dataclass(slots=True)
-class Segment:
+class PlayedSegment:
     """Sound that the device plays without a break, from the moment it first takes some of it."""
 
     rate: float
@@ -71,9 +71,9 @@ class Played:
     """
 
     def __init__(self) -> None:
-        self._pieces: deque[tuple[Segment, int, Samples]] = deque(maxlen=PIECES)
+        self._pieces: deque[tuple[PlayedSegment, int, Samples]] = deque(maxlen=PIECES)
 
-    def add(self, segment: Segment, samples: Samples) -> None:
+    def add(self, segment: PlayedSegment, samples: Samples) -> None:
         """Note that the speaker writes `samples` next, in `segment`."""
         self._pieces.append((segment, segment.written, samples))
 

@@ -62,7 +62,6 @@ class Device:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Rates (Hz) to open it with, the best first."""
         unknown = self.host == "ALSA" and self.rate == UNKNOWN_RATE
         return (USUAL_RATE, self.rate) if unknown else (self.rate,)
 
@@ -264,7 +263,6 @@ def find(devices: Sequence[Device], wanted: str, direction: Direction) -> Device
 
 
 def formats(device: Device, direction: Direction) -> list[tuple[float, int]]:
-    """Return the rates (Hz) and numbers of channels to open `device` with, the best first."""
     most = device.channels(direction)
     channels = dict.fromkeys((1, min(2, most), most))
     return [(rate, count) for count in channels for rate in device.rates]

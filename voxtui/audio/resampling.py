@@ -87,7 +87,6 @@ class Decimator:
         """the latest samples, which the next ones are filtered with"""
 
     def process(self, samples: Samples) -> Samples:
-        """Return the output that `samples` complete."""
         import numpy as np
 
         width, factor = len(self._filters), self._factor
@@ -105,7 +104,6 @@ class Decimator:
 
 
 def downsampler(rate: float) -> Resampler | Decimator:
-    """Return what converts a stream at `rate` (Hz) to 16 kHz."""
     factor = rate / SAMPLE_RATE
     if factor > 1 and factor.is_integer():
         return Decimator(int(factor))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from voxtui.audio.played import PERIOD_SECONDS, PLAYED, Segment
+from voxtui.audio.played import PERIOD_SECONDS, PLAYED, PlayedSegment
 from voxtui.audio.portaudio import (
     find,
     formats,
@@ -52,7 +52,7 @@ Stopped = Callable[[], bool]
 class StreamTime:
     """The time at which a sample of a segment leaves the converter."""
 
-    segment: Segment
+    segment: PlayedSegment
     sample: int
 
     @property
@@ -99,7 +99,7 @@ class SounddeviceSpeaker:
         self._channels = 1
         self._drain = 0
         """samples of silence still to be written after the last words"""
-        self._segment = Segment(1.0)
+        self._segment = PlayedSegment(1.0)
         self._lost: BaseException | None = None
         """the error that ended the writer's thread"""
         self._closing = False
@@ -140,7 +140,7 @@ class SounddeviceSpeaker:
             streams.opened()
             break
         self._lost, self._closing = None, False
-        self._drain, self._segment = 0, Segment(self._rate)
+        self._drain, self._segment = 0, PlayedSegment(self._rate)
         self._writer = threading.Thread(target=self._write, name="voxtui-speaker", daemon=True)
         self._writer.start()
 
@@ -282,7 +282,7 @@ class SounddeviceSpeaker:
                     continue
                 playback, samples = self._playback, self._next_slice(room)
             if filled <= 0:
-                self._segment = Segment(rate)
+                self._segment = PlayedSegment(rate)
             if samples is None or playback is None:
                 samples = np.zeros(period, np.float32)
                 self._drain -= period
@@ -296,7 +296,6 @@ class SounddeviceSpeaker:
         stream.stop()
 
     def _interval(self) -> float:
-        """Return the seconds until the device is polled again."""
         waiting = self._segment.written and self._segment.began_at is None
         return WATCH_SECONDS if waiting else PERIOD_SECONDS / 2
 
@@ -350,11 +349,10 @@ class SounddeviceSpeaker:
         self._stream.start()
         playback.silenced_at = self._segment.dropped_at = time.monotonic()
         playback.heard = playback.written - self._unheard(playback, now)
-        self._drain, self._segment = 0, Segment(self._rate)
+        self._drain, self._segment = 0, PlayedSegment(self._rate)
         self._changed.notify_all()
 
     def _unheard(self, playback: Playback, now: float) -> int:
-        """Return how many samples of `playback` had not left the converter yet."""
         if playback.ends is None:
             return 0
         ends_at = playback.ends.at

@@ -87,7 +87,6 @@ def _print(
     limits: Mapping[str, float],
     old: comparison.OldReport | None,
 ) -> bool:
-    """Print the report and the judgements. Return whether all turns and limits were met."""
     whole = as_json(measured, about, targets)
     if options.as_json:
         click.echo(json.dumps(whole, ensure_ascii=False))

@@ -58,7 +58,6 @@ class OldReport(msgspec.Struct, frozen=True):
 
 
 def load(path: Path) -> OldReport:
-    """Read a report of `voxtui bench --json`. Raises InputError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=OldReport)
     except OSError as error:

@@ -18,7 +18,6 @@ PARTS = (
 
 
 def machine() -> dict[str, Any]:
-    """Return date, processor, system, Python, load average and versions, ready for JSON."""
     versions: dict[str, str] = {}
     for name in PARTS:
         with suppress(importlib.metadata.PackageNotFoundError):

@@ -43,7 +43,6 @@ def stage_times(turns: Sequence[Turn]) -> dict[str, list[float]]:
 
 
 def stage_spreads(turns: Sequence[Turn]) -> dict[str, Spread]:
-    """Return stage -> the distribution of its milliseconds over the turns that have it."""
     spreads = {name: spread(values) for name, values in stage_times(turns).items()}
     return {name: about for name, about in spreads.items() if about}
 
@@ -77,7 +76,6 @@ def steadiness(runs: Sequence[Sequence[Turn]], headline: Headline) -> Steadiness
 
 
 def report(measured: Measured, machine: Mapping[str, Any], targets: Targets) -> list[str]:
-    """Return the lines of the report: machine, headlines, stages, agreement of the runs."""
     turns = measured.turns
     lines = [
         f"{measured.brain}; voice {measured.voice}; speaker: {measured.speaker}",
@@ -175,7 +173,6 @@ def check(measured: Measured, targets: Targets) -> list[Judgement]:
 
 
 def budgets(measured: Measured, limits: Mapping[str, float]) -> list[Judgement]:
-    """Judge each limit (headline's key -> ms) over all turns."""
     by_key = {headline.key: headline for headline in MEASURED}
     return [
         _judge(f"budget {key}", spread(map(by_key[key].of, measured.turns)), limit)

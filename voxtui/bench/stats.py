@@ -15,7 +15,7 @@ import click
 from voxtui.bench.tables import headline_lines, headlines_json, judge, number, outcomes_line
 from voxtui.dialogue.timestamps import Turn
 from voxtui.settings.schema import Config, Targets, TargetsConfig
-from voxtui.storage.metrics_log import Line, Past, metrics_folder, read
+from voxtui.storage.metrics_log import MetricsLine, Past, metrics_folder, read
 from voxtui.storage.turn_metrics import TIMES, Headline, spread
 
 
@@ -27,20 +27,20 @@ class Group:
     path: str
     typed: bool
     day: date | None
-    lines: Sequence[Line]
+    lines: Sequence[MetricsLine]
 
     @property
     def kind(self) -> tuple[str, str, bool]:
         return self.brain, self.path, self.typed
 
 
-def groups(lines: Sequence[Line]) -> list[Group]:
+def groups(lines: Sequence[MetricsLine]) -> list[Group]:
     """Return for each brain all its turns, then those of each day (local time), oldest first.
 
     Typed turns form groups of their own, because they have other targets. So do the turns of each
     faster path.
     """
-    kinds: dict[tuple[str, str, bool], list[Line]] = {}
+    kinds: dict[tuple[str, str, bool], list[MetricsLine]] = {}
     for line in lines:
         kinds.setdefault((line.brain, line.path, line.turn.typed), []).append(line)
     made: list[Group] = []
@@ -51,12 +51,11 @@ def groups(lines: Sequence[Line]) -> list[Group]:
     return made
 
 
-def _day(line: Line) -> date:
+def _day(line: MetricsLine) -> date:
     return line.at.astimezone().date()
 
 
 def run(config: Config, as_json: bool) -> None:
-    """Print the turns of the metrics files. Raises InputError."""
     path = metrics_folder()
     past = read(path)
     if not past.lines and not as_json:
@@ -119,7 +118,7 @@ def _cell(turns: Sequence[Turn], headline: Headline, targets: Targets) -> str:
     return f" {sign} " + " ".join(f"{number(value):>5}" for value in values)
 
 
-def _sessions(lines: Sequence[Line]) -> int:
+def _sessions(lines: Sequence[MetricsLine]) -> int:
     return len({line.session for line in lines})
 
 

@@ -225,7 +225,6 @@ class SpeculationThread:
         return newest is not None and self._wants(newest)
 
     def _seconds_until_due(self) -> float | None:
-        """Return None if nothing is due until something changes."""
         newest = self._newest
         if newest is None or self._paused or not newest.has_work:
             return None

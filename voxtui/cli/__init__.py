@@ -20,8 +20,8 @@ from voxtui.cli.options import (
     FILE_PATH,
     INTERRUPTED,
     UNUSABLE,
-    InOrder,
-    Options,
+    CommonOptions,
+    OrderedGroup,
     global_options,
     leave,
     quiet_option,
@@ -45,7 +45,7 @@ THREAD_REFUSED = (
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
-@click.group(cls=InOrder, invoke_without_command=True, context_settings=CONTEXT)
+@click.group(cls=OrderedGroup, invoke_without_command=True, context_settings=CONTEXT)
 @click.version_option(
     __version__, "-V", "--version", prog_name="voxtui", message="%(prog)s %(version)s"
 )
@@ -54,7 +54,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"]}
               help="Talk about the text of FILE. Repeatable.")  # fmt: skip
 @quiet_option
 @global_options
-def cli(options: Options, plain: bool, files: tuple[Path, ...], quiet: bool) -> None:
+def cli(options: CommonOptions, plain: bool, files: tuple[Path, ...], quiet: bool) -> None:
     """Talk to your computer from the terminal, and hear it answer.
 
     Without a command the screen opens; F1 lists its keys. Text from a pipe is what you talk about:

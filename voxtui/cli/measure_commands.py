@@ -9,8 +9,8 @@ import click
 from voxtui.cli.options import (
     FAILED_TURN,
     FILE_PATH,
+    CommonOptions,
     FirstIsDefault,
-    Options,
     brain_option,
     global_options,
     json_option,
@@ -41,7 +41,7 @@ def bench() -> None:
 @brain_option
 @global_options
 def turns(
-    options: Options, files: tuple[Path, ...], runs: int | None, warm_up: int, play: bool,
+    options: CommonOptions, files: tuple[Path, ...], runs: int | None, warm_up: int, play: bool,
     as_json: bool, compare: Path | None, budgets: tuple[str, ...], check: bool, brain: str | None,
 ) -> None:  # fmt: skip
     """Measure turns over FILES, or over the sample clips (the default)."""
@@ -55,7 +55,7 @@ def turns(
 @click.command()
 @json_option
 @global_options
-def stats(options: Options, as_json: bool) -> None:
+def stats(options: CommonOptions, as_json: bool) -> None:
     """Summarise past turns: how long they took, by brain and by day."""
     config = options.load().config
     from voxtui.bench.stats import run

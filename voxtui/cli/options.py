@@ -1,4 +1,4 @@
-"""Options and exit codes that commands share."""
+"""CommonOptions and exit codes that commands share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(slots=True)
-class Options:
+class CommonOptions:
     """Global options. They may stand before or after the command."""
 
     config: Path | None = None
@@ -50,7 +50,6 @@ class Options:
 
 
 def with_brain(config: Config, brain: str | None) -> Config:
-    """Return `config` with the brain of --brain. Raises ConfigError."""
     from voxtui.settings.sources import with_value
 
     return with_value(config, "brain.name", brain, "--brain") if brain else config
@@ -70,7 +69,7 @@ def global_options(command: Command) -> Command:
     def with_options(
         context: click.Context, /, config_path: Path | None, sets: tuple[str, ...], **rest: Any
     ) -> Any:
-        options = context.ensure_object(Options)
+        options = context.ensure_object(CommonOptions)
         options.config = config_path or options.config
         options.sets += sets
         try:
@@ -92,14 +91,14 @@ brain_option = click.option(
 )
 
 
-class InOrder(click.Group):
+class OrderedGroup(click.Group):
     """Lists its commands in the order of their definition."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
 
-class FirstIsDefault(InOrder):
+class FirstIsDefault(OrderedGroup):
     """Runs its first command unless the first argument names another, or asks for help."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -10,8 +10,8 @@ import click
 from voxtui.cli.options import (
     FILE_PATH,
     UNUSABLE,
-    InOrder,
-    Options,
+    CommonOptions,
+    OrderedGroup,
     global_options,
     json_option,
 )
@@ -28,7 +28,7 @@ SOURCES = ["auto", "hub", "packages"]
 )
 @json_option
 @global_options
-def devices(options: Options, everything: bool, as_json: bool) -> None:
+def devices(options: CommonOptions, everything: bool, as_json: bool) -> None:
     """List microphones and speakers, with a level check."""
     config = options.load().config
     from voxtui.commands.devices import run
@@ -42,7 +42,7 @@ def devices(options: Options, everything: bool, as_json: bool) -> None:
               help="Play chirps, record them, and say how long sound really takes.")  # fmt: skip
 @json_option
 @global_options
-def doctor(options: Options, part: str | None, loopback: bool, as_json: bool) -> None:
+def doctor(options: CommonOptions, part: str | None, loopback: bool, as_json: bool) -> None:
     """List what this machine lacks, and the command that fixes it.
 
     `voxtui doctor gpu` tries the fast path of Voxtral on this GPU, and shows its times.
@@ -70,7 +70,7 @@ def doctor(options: Options, part: str | None, loopback: bool, as_json: bool) ->
 @click.command(name="config")
 @json_option
 @global_options
-def show_config(options: Options, as_json: bool) -> None:
+def show_config(options: CommonOptions, as_json: bool) -> None:
     """Print the settings in force, and where each comes from."""
     loaded = options.load()
     from voxtui.commands.config import show, show_json
@@ -78,10 +78,10 @@ def show_config(options: Options, as_json: bool) -> None:
     (show_json if as_json else show)(loaded)
 
 
-@click.group(cls=InOrder, invoke_without_command=True)
+@click.group(cls=OrderedGroup, invoke_without_command=True)
 @json_option
 @global_options
-def models(options: Options, as_json: bool) -> None:
+def models(options: CommonOptions, as_json: bool) -> None:
     """List the models, or fetch them. Without a command: list."""
     command = click.get_current_context().invoked_subcommand
     if command is None:
@@ -93,12 +93,12 @@ def models(options: Options, as_json: bool) -> None:
 @models.command(name="list")
 @json_option
 @global_options
-def list_models(options: Options, as_json: bool) -> None:
+def list_models(options: CommonOptions, as_json: bool) -> None:
     """List the models: size, licence, place, and which is needed."""
     _list_models(options, as_json)
 
 
-def _list_models(options: Options, as_json: bool) -> None:
+def _list_models(options: CommonOptions, as_json: bool) -> None:
     config = options.load().config
     from voxtui.commands.models import show_models
 
@@ -115,7 +115,7 @@ def _list_models(options: Options, as_json: bool) -> None:
               help="With kokoro: fetch the voice of this language too.")  # fmt: skip
 @global_options
 def fetch(
-    options: Options, name: str | None, source: Source, file: Path | None, language: str
+    options: CommonOptions, name: str | None, source: Source, file: Path | None, language: str
 ) -> None:
     """Fetch a model by its NAME: voxtral, kokoro, or a chat model.
 

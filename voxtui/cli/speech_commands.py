@@ -11,7 +11,7 @@ from voxtui.cli.options import (
     FAILED_TURN,
     FILE_PATH,
     NOTHING_HEARD,
-    Options,
+    CommonOptions,
     global_options,
     quiet_option,
 )
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 @quiet_option
 @global_options
 def ask(
-    options: Options, files: tuple[Path, ...], text: str | None, as_json: bool, wav: Path | None,
-    play: bool, fast: bool, together: bool, quiet: bool,
+    options: CommonOptions, files: tuple[Path, ...], text: str | None, as_json: bool,
+    wav: Path | None, play: bool, fast: bool, together: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Answer sound FILES, each as a conversation of its own, or the text of stdin (-).
 
@@ -65,7 +65,7 @@ def ask(
 @quiet_option
 @global_options
 def transcribe(
-    options: Options, files: tuple[Path, ...], form: str, language: str | None, quiet: bool
+    options: CommonOptions, files: tuple[Path, ...], form: str, language: str | None, quiet: bool
 ) -> None:
     """Write down what is said in sound FILES; - is the sound on stdin.
 
@@ -99,7 +99,7 @@ def transcribe(
 @click.option("--resident", is_flag=True, hidden=True)
 @global_options
 def dictate(
-    options: Options, target: Target, pane: str | None, order: Order | None, hook: str | None,
+    options: CommonOptions, target: Target, pane: str | None, order: Order | None, hook: str | None,
     replacements: str | None, quiet: bool, resident: bool,
 ) -> None:  # fmt: skip
     """Speak, and get the text: git commit -m "$(voxtui dictate)"
@@ -132,7 +132,7 @@ def dictate(
               help="Write the speech to a file instead.")  # fmt: skip
 @global_options
 def say(
-    options: Options, file: Path | None, text: str | None, clipboard: bool, wav: Path | None
+    options: CommonOptions, file: Path | None, text: str | None, clipboard: bool, wav: Path | None
 ) -> None:
     """Read FILE aloud, or the text on stdin: man ls | voxtui say"""
     config = options.load().config
@@ -154,8 +154,8 @@ def say(
 @click.option("--tls-key", metavar="PEM", help="The private key of --tls-cert.")
 @global_options
 def serve(
-    options: Options, brain: str | None, host: str | None, port: int | None, sessions: int | None,
-    uds: str | None, tls_cert: str | None, tls_key: str | None,
+    options: CommonOptions, brain: str | None, host: str | None, port: int | None,
+    sessions: int | None, uds: str | None, tls_cert: str | None, tls_key: str | None,
 ) -> None:  # fmt: skip
     """Transcribe and speak for other programs, as a server with OpenAI's API.
 

@@ -50,7 +50,6 @@ LONGEST_TEXT = 1_000_000
 
 
 def questions(files: Sequence[Path], text: str | None, config: Config) -> list[Clip | str]:
-    """Return the questions: `text`, the text of stdin (`-`), or sound files. Raises InputError."""
     if text is not None and not files:
         return [_question(text, "--text")]
     if text is None and [str(path) for path in files] == ["-"]:

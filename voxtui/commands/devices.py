@@ -124,7 +124,6 @@ def _row(device: Device, used: dict[Direction, Device]) -> str:
 
 
 def _level(microphone: Microphone) -> str:
-    """Return a sentence: the peak level over LEVEL_SECONDS, or the error."""
     peak, lost = hear(microphone)
     problem = None if peak else diagnose_level(microphone.name, peak)
     level = f"Level: {decibels(peak)} at most in {LEVEL_SECONDS:g} s from {microphone.name!r}."

@@ -99,7 +99,6 @@ def _ended(pressed: Pressed | None) -> float | None:
 
 
 def finish(dictated: Dictated, config: Config, options: DictateOptions) -> bool:
-    """Deliver the text. Return False if nothing was heard. Raises VoxtuiError."""
     if dictated.problem:
         click.echo(dictated.problem, err=True)
     if not (text := dictated.text):
@@ -125,7 +124,6 @@ class CaptionLine:
         self._shown = sys.stderr.isatty() and not quiet
 
     def show(self, text: str) -> None:
-        """Replace the line by the end of `text` that fits."""
         if not self._shown:
             return
         from rich.cells import cell_len

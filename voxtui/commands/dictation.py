@@ -74,7 +74,6 @@ class Dictation:
         self._peak = 0.0
 
     def open(self) -> None:
-        """Begin to record. Raises DeviceError."""
         self._microphone.open(self._arrived.put, self._arrived.put)
 
     def listen(
@@ -128,7 +127,6 @@ class Dictation:
             self._caption(self._text())
 
     def _recognise_partial(self, segmenter: Segmenter, to_text: SpeechToText) -> None:
-        """Recognise the segment in progress, if enough of it is new."""
         recording, extent = segmenter.recording, segmenter.recording.extent
         origin = recording.origin(extent)
         if origin is None or not segmenter.has_speech:

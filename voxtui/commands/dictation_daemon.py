@@ -56,7 +56,7 @@ class Message(msgspec.Struct):
     """`fingerprint` of the settings"""
 
 
-class Answer(msgspec.Struct):
+class OrderResult(msgspec.Struct):
     state: State
     """after the order; `stale`: the process has other settings, and ends"""
     text: str = ""
@@ -120,7 +120,7 @@ def give_order(order: Order, config: Config, command: Sequence[str]) -> tuple[St
     raise InputError("The dictation process did not start.", "`voxtui doctor` says more.")
 
 
-def _ask(path: Path, message: Message) -> Answer | None:
+def _ask(path: Path, message: Message) -> OrderResult | None:
     """Return the answer of the process at `path`, or None if none runs there."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(ANSWER_SECONDS)
@@ -132,7 +132,7 @@ def _ask(path: Path, message: Message) -> Answer | None:
             return None
         except OSError as error:
             raise InputError(f"{path}: {error.strerror or error}.") from error
-    return msgspec.json.decode(line, type=Answer) if line else None
+    return msgspec.json.decode(line, type=OrderResult) if line else None
 
 
 # The resident process.
@@ -186,21 +186,21 @@ class DictationDaemon:
                 if message is None:
                     continue
                 stale = self._recording is None and message.settings != self._fingerprint
-                answer = Answer("stale") if stale else self.obey(message.order)
+                answer = OrderResult("stale") if stale else self.obey(message.order)
                 with suppress(OSError):
                     connection.settimeout(ANSWER_SECONDS)
                     connection.sendall(msgspec.json.encode(answer) + b"\n")
             if stale:
                 return
 
-    def obey(self, order: Order) -> Answer:
+    def obey(self, order: Order) -> OrderResult:
         match order:
             case "start" if self._recording is not None and self._recording.is_alive():
-                return Answer("listening")
+                return OrderResult("listening")
             case "start":
                 return self._start()
             case "stop" if self._recording is None:
-                return Answer("idle")
+                return OrderResult("idle")
             case "toggle" if self._recording is None:
                 return self._start()
             case _:
@@ -211,26 +211,26 @@ class DictationDaemon:
             self._stop()
         self._loaded.close()
 
-    def _start(self) -> Answer:
+    def _start(self) -> OrderResult:
         microphone = build_microphone(self._config.audio.input)
         dictation = Dictation(microphone, FORGOTTEN_SECONDS)
         try:
             dictation.open()
         except VoxtuiError as error:
-            return Answer("idle", error=str(error))
+            return OrderResult("idle", error=str(error))
         self._ended_at, self._error, self._dictated = None, "", Dictated("", "")
         self._recording = threading.Thread(
             target=self._record, args=(dictation, microphone), name="voxtui-dictation"
         )
         self._recording.start()
-        return Answer("listening")
+        return OrderResult("listening")
 
-    def _stop(self) -> Answer:
+    def _stop(self) -> OrderResult:
         assert self._recording is not None
         self._ended_at = time.monotonic()
         self._recording.join()
         self._recording = None
-        return Answer("heard", self._dictated.text, self._dictated.problem, self._error)
+        return OrderResult("heard", self._dictated.text, self._dictated.problem, self._error)
 
     # Runs on the thread of a recording.
 
@@ -252,7 +252,6 @@ class DictationDaemon:
 
 
 def _message(connection: socket.socket) -> Message | None:
-    """Return the order that a process sends, or None for anything else."""
     connection.settimeout(MESSAGE_SECONDS)
     with suppress(OSError, msgspec.DecodeError):
         line = connection.makefile("rb").readline(LARGEST_MESSAGE)

@@ -245,7 +245,6 @@ def _memory() -> Iterator[Finding]:
 
 
 def _memory_amounts() -> Iterator[tuple[str, float]]:
-    """Yield (kind, GB) for each amount that the system reports."""
     limit = control_group_limit(Path("/proc/self/cgroup"), CONTROL_GROUPS)
     with suppress(AttributeError, ValueError, OSError):
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

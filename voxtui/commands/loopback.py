@@ -47,7 +47,6 @@ def measure_offset(speaker: Speaker, microphone: Microphone, results: Path) -> b
 
 
 def _times(seconds: Sequence[float]) -> str:
-    """Return median and range in milliseconds."""
     middle, low, high = (value * 1000 for value in (median(seconds), min(seconds), max(seconds)))
     return f"{middle:.0f} ms ({low:.0f} to {high:.0f})"
 

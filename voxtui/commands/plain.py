@@ -87,7 +87,7 @@ class Plain(EventView):
         Print no status if `quiet`.
         """
         self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
-        self.controls = LocalSession(
+        self.session = LocalSession(
             make_engine, self._inbox.put, config, clips, open_clip, factories
         )
         self._device_offset = device_offset
@@ -111,16 +111,16 @@ class Plain(EventView):
         Raises the exception of a thread that died. Raises the error of a failed start unless the
         user can retry at the keyboard.
         """
-        self.controls.start()
+        self.session.start()
         for text in attachments:
-            self.controls.post(Attach(text))
+            self.session.post(Attach(text))
         threading.Thread(target=self._read, args=(lines,), name="voxtui-lines", daemon=True).start()
         try:
             while not self._over():
                 self._take(self._inbox.get())
         finally:
-            self.controls.clips.stop()
-            self.controls.close(LEAVING_SECONDS)
+            self.session.clips.stop()
+            self.session.close(LEAVING_SECONDS)
         return self._all_done
 
     def _read(self, lines: Iterable[str]) -> None:
@@ -131,8 +131,8 @@ class Plain(EventView):
 
     def _over(self) -> bool:
         # READY is reported after everything before it: an empty inbox means that it was shown.
-        idle = self.controls.state is State.READY and self._inbox.empty()
-        waits = self.controls.busy or self._lines
+        idle = self.session.state is State.READY and self._inbox.empty()
+        waits = self.session.busy or self._lines
         return self._closed and (self._typed_live or (idle and not waits))
 
     def _take(self, item: Item) -> None:
@@ -144,9 +144,9 @@ class Plain(EventView):
             case Closed():
                 self._closed = True
             case _:
-                self.controls.take(item)
+                self.session.take(item)
                 self.show(item)
-        while self._lines and self.controls.state is State.READY and not self.controls.busy:
+        while self._lines and self.session.state is State.READY and not self.session.busy:
             self._obey(self._lines.popleft(), time.monotonic())
 
     # Events.
@@ -176,7 +176,7 @@ class Plain(EventView):
 
     def state_changed(self, state: State) -> None:
         if state is State.LISTENING:
-            turn = self.controls.turn
+            turn = self.session.turn
             spoken = turn is None or turn.source == MICROPHONE
             self._status("Listening. Enter: have it answered." if spoken else "Listening.")
         elif state is State.THINKING:
@@ -211,7 +211,7 @@ class Plain(EventView):
             self._complain(f"{error} /again: try again.")
 
     def user_words(self, turn: int, text: str, doubtful: Sequence[int]) -> None:
-        if self.controls.turn is None or self.controls.turn.source != TYPED:
+        if self.session.turn is None or self.session.turn.source != TYPED:
             self._print(f"You: {text}")
 
     def reading(self, reading: PrefillProgress) -> None:
@@ -227,8 +227,8 @@ class Plain(EventView):
             click.echo("Vox: ", nl=False)
             self._in_reply = True
         click.echo(text, nl=False)  # flushes, too
-        if self.controls.turn is not None:
-            self.controls.turn.timestamps.record(Milestone.FIRST_SHOWN)
+        if self.session.turn is not None:
+            self.session.turn.timestamps.record(Milestone.FIRST_SHOWN)
 
     def spoken_up_to(self, turn: int, text: str) -> None:
         self._print(f"Interrupted. You heard: {text}" if text else "Interrupted.")
@@ -271,7 +271,7 @@ class Plain(EventView):
         return f"{', '.join(known)}." if known else "No numbers."
 
     def _number(self, headline: Headline, name: str, turn: Turn) -> str:
-        targets = self.controls.config.targets.resolved(turn.brain)
+        targets = self.session.config.targets.resolved(turn.brain)
         value, target = headline.of(turn), headline.goal(turn, targets)
         verdict = headline.verdict(turn, targets)
         devices = ""
@@ -287,62 +287,62 @@ class Plain(EventView):
         except NotAllowed as refused:
             self._refuse(str(refused))
         except VoxtuiError as error:
-            if error is self.controls.failed:
+            if error is self.session.failed:
                 self._offer_retry(error)
             else:
                 self._refuse(str(error))
 
     def _do(self, text: str, at: float) -> None:
-        controls = self.controls
-        if controls.post(Silence()) and not text:
+        session = self.session
+        if session.post(Silence()) and not text:
             return
         if command := parse(text):
             self._command(*command, at)
         elif text:
-            controls.say(text, at)
-        elif self._typed_live and controls.talking is not None:
-            controls.end_talking(at)
+            session.say(text, at)
+        elif self._typed_live and session.talking is not None:
+            session.end_talking(at)
         elif self._typed_live:
-            controls.begin_talking(at)
+            session.begin_talking(at)
 
     def _command(self, name: str, argument: str, at: float) -> None:
-        controls = self.controls
+        session = self.session
         match name:
             case "again":
-                controls.answer_again(at)
+                session.answer_again(at)
             case "clip":
-                self._print(f"Sample: {controls.play_clip(number(argument))}")
+                self._print(f"Sample: {session.play_clip(number(argument))}")
             case "edit":
-                turn, words = controls.words_of()
+                turn, words = session.words_of()
                 if argument:
-                    controls.correct(turn, argument, at)
+                    session.correct(turn, argument, at)
                 else:
                     self._print(f"Heard: {words} Write /edit and what you said.")
             case "fetch":
-                controls.fetch()
+                session.fetch()
             case "help":
                 self._print(HELP)
             case "numbers":
-                results = [turn.result for turn in controls.record.finished]
+                results = [turn.result for turn in session.record.finished]
                 answered = [result for result in results if result and result.reply]
                 self._print(self._numbers(answered[-1]) if answered else "No numbers yet.")
             case "look":
-                controls.rescan_devices()
+                session.rescan_devices()
             case "paste":
-                controls.post(Attach(Attachment("the clipboard", clipboard_text())))
+                session.post(Attach(Attachment("the clipboard", clipboard_text())))
             case "mute":
-                self._print("The voice is off." if controls.toggle_mute() else "The voice is on.")
+                self._print("The voice is off." if session.toggle_mute() else "The voice is on.")
             case "new":
-                controls.new_conversation()
+                session.new_conversation()
                 self._print("New conversation. /undo brings the old one back.")
             case "quit":
                 self._closed = self._typed_live = True
             case "save":
-                self._print(f"Saved, with your words: {controls.save()}")
+                self._print(f"Saved, with your words: {session.save()}")
             case "stop":
-                controls.stop()
+                session.stop()
             case "undo":
-                controls.undo()
+                session.undo()
                 self._print("The old conversation goes on.")
             case _:
                 raise NotAllowed(f"/{name} works on the screen only.")

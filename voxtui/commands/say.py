@@ -78,7 +78,6 @@ def source(path: Path | None, text: str | None, clipboard: bool) -> Iterator[str
 
 
 def _load_voice(config: Config) -> VoiceWorker:
-    """Return the voice of the configuration, loaded. Raises ModelError and InputError."""
     voices = build_voice(config, partial(click.echo, err=True))
     if voices is None:
         raise InputError("There is no voice: voice.engine is none.")

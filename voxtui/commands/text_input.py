@@ -89,7 +89,6 @@ def _decoded(descriptor: int, name: str) -> Iterator[str]:
 
 
 def clipboard_text() -> str:
-    """Return the text on the clipboard. Raises InputError."""
     command = _clipboard_reader()
     if command is None:
         raise InputError(
@@ -117,7 +116,6 @@ def clipboard_text() -> str:
 
 
 def _clipboard_reader() -> list[str] | None:
-    """Return the command that prints the clipboard of this session, if there is one."""
     x11, wayland = "DISPLAY" in os.environ, "WAYLAND_DISPLAY" in os.environ
     for usable, *command in (
         (wayland, "wl-paste", "--no-newline"),

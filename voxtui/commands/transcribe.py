@@ -34,7 +34,7 @@ Recognise = Callable[["Samples"], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class TranscriptSegment:
     file: str
     start: float
     end: float
@@ -112,7 +112,7 @@ def write(
     return heard
 
 
-def format_segment(segment: Segment, form: str, number: int) -> str:
+def format_segment(segment: TranscriptSegment, form: str, number: int) -> str:
     """Return `segment` as text, json, srt or vtt; `number`, from 1, is the srt counter."""
     match form:
         case "json":
@@ -125,7 +125,7 @@ def format_segment(segment: Segment, form: str, number: int) -> str:
             return segment.text
 
 
-def _clock(segment: Segment, point: str) -> str:
+def _clock(segment: TranscriptSegment, point: str) -> str:
     def stamp(seconds: float) -> str:
         ms = round(seconds * 1000)
         return (
@@ -142,7 +142,7 @@ def segments(
     detector: SpeechDetector,
     recognise: Recognise,
     on_foreign: Callable[[float], object] = lambda start: None,
-) -> Iterator[Segment]:
+) -> Iterator[TranscriptSegment]:
     """Yield the segments of `sound` (mono float32, 16 kHz, in pieces of any length) one by one.
 
     `name` is the name of its file. `on_foreign` gets the start, in seconds, of a segment that is
@@ -160,4 +160,4 @@ def segments(
             on_foreign(start)
             continue
         if text := " ".join(words.split()):  # an empty line ends a subtitle
-            yield Segment(name, round(start, 3), round(utterance.ended_at, 3), text)
+            yield TranscriptSegment(name, round(start, 3), round(utterance.ended_at, 3), text)

@@ -207,7 +207,6 @@ CHAT_MODELS: dict[str, Model] = {
 
 
 def chat_model(name: str) -> Model:
-    """Return the chat model called `name`. Raises ModelError for an unknown name."""
     if name not in CHAT_MODELS:
         raise ModelError(
             f"There is no chat model named {name}.",
@@ -242,7 +241,6 @@ def kokoro_voice(config: VoiceConfig, language: str) -> str:
 
 
 def kokoro(config: VoiceConfig, language: str = "en") -> Model:
-    """Return Kokoro with its English voice, and that of `language`."""
     voices = dict.fromkeys(kokoro_voice(config, code) for code in ("en", language))
     return Model(
         name="kokoro",

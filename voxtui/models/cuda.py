@@ -75,7 +75,6 @@ def check_voxtral() -> None:
 
 
 def check_packages() -> None:
-    """Raise ModelError if a package that Voxtral needs is missing."""
     lacking = [name for name in VOXTRAL_PACKAGES if importlib.util.find_spec(name) is None]
     if lacking:
         raise ModelError(
@@ -216,7 +215,6 @@ def _newest_cuda() -> tuple[int, int] | None:
 
 
 def _succeed(result: int) -> None:
-    """Raise ModelError for an error code of CUDA."""
     if result == NO_DEVICE:
         raise NoGpu("The NVIDIA driver shows no GPU.")
     if result:

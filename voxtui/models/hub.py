@@ -34,7 +34,6 @@ class HubError(ModelError):
 
 
 def listing(repository: str) -> list[ModelFile]:
-    """Return the files of the latest commit of `repository`. Raises ModelError."""
     url = f"{_endpoint()}/api/models/{repository}/revision/main?blobs=true"
     try:
         with urlopen(_request(url), timeout=STALL_SECONDS) as response:

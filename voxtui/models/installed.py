@@ -58,7 +58,6 @@ def model_file(named: str, beat: Callable[[], object] = lambda: None) -> Path:
 
 
 def _downloaded(model: Model, fetch: str, beat: Callable[[], object]) -> Path:
-    """Return the file of `model`. `fetch` is the command that an error names."""
     path, file = model.path, model.file
     assert file is not None
     problem = ""

@@ -59,7 +59,6 @@ def partial_path(path: Path) -> Path:
 
 
 def partial_size(path: Path, file: ModelFile) -> int:
-    """Return the bytes of `file` that an interrupted download left."""
     return min(_size(partial_path(path)), file.size)
 
 
@@ -175,7 +174,6 @@ def _write_record(path: Path, record: CheckRecord) -> None:
 
 
 def _regular(path: Path, flags: int) -> int:
-    """Return a descriptor of a regular file. Raises OSError for any other kind of file."""
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
@@ -202,7 +200,6 @@ def _size(path: Path) -> int:
 
 @contextmanager
 def access_errors() -> Generator[None, None, None]:
-    """Raise ModelError for an OSError within."""
     try:
         yield
     except OSError as error:
@@ -257,7 +254,6 @@ def download_lock() -> Generator[None, None, None]:
 
 
 def check_space(needed: int) -> None:
-    """Raise ModelError unless the disk of the models has `needed` bytes free."""
     free = shutil.disk_usage(models_directory()).free
     if free < needed:
         raise ModelError(

@@ -54,8 +54,6 @@ def build_app(
     metrics = Metrics(pool.size)
     started = int(time.time())
     model = model_name(config, brain)
-    english_only = brain == "embedded"
-    most_bytes = config.serve.max_upload_mb * 2**20
 
     def json(value: object, status: int = 200) -> Response:
         return Response(msgspec.json.encode(value), status, media_type="application/json")
@@ -77,6 +75,7 @@ def build_app(
 
     async def show_metrics(request: Request) -> Response:
         metrics.busy.set(pool.busy)
+        metrics.waiting.set(pool.waiting)
         return Response(metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def show_openapi(request: Request) -> Response:
@@ -114,7 +113,7 @@ def build_app(
             Route("/v1/models", models),
             Route(
                 "/v1/audio/transcriptions",
-                Transcriptions(pool, config.vad, model, english_only, most_bytes, metrics),
+                Transcriptions(pool, config, model, metrics),
                 methods=["POST"],
             ),
             Route("/v1/chat/completions", Chat(pool, config, model, metrics), methods=["POST"]),

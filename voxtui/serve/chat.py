@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import secrets
-import tempfile
 import threading
 import time
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import anyio
 import msgspec
 import numpy as np
 from anyio import to_thread
@@ -24,20 +21,16 @@ from voxtui.dialogue.data import Token, Utterance
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import InputError, ModelError
-from voxtui.serve.access import error_response
-from voxtui.serve.openai_types import HttpError, failed
+from voxtui.serve.exchange import Endpoint, Exchange
+from voxtui.serve.openai_types import HttpError, decoded, failed
 from voxtui.serve.transcriptions import check_model
-from voxtui.serve.upload import Disconnected, small_body
+from voxtui.serve.upload import Disconnected, Spool, small_body
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
     from voxtui.dialogue.protocols import Brain, Past
     from voxtui.serve.metrics import Metrics
     from voxtui.serve.shared_models import ModelSet, Pool
     from voxtui.settings.schema import Config
-
-ENDPOINT = "chat"
 
 MOST_BYTES = 32 * 2**20
 """Two minutes of stereo at 44.1 kHz, in base64."""
@@ -85,39 +78,24 @@ class Request(msgspec.Struct):
     tool_choice: Any = None
 
 
-class Chat:
+class Chat(Endpoint):
+    name = "chat"
+
     def __init__(self, pool: Pool, config: Config, model: str, metrics: Metrics) -> None:
-        self._pool = pool
+        super().__init__(pool, metrics)
         self._config = config
         self._model = model
-        self._metrics = metrics
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = _Answer(send)
-        try:
-            request = self._checked(await small_body(receive, MOST_BYTES))
-            async with self._pool.lend() as parts:
-                if parts.brain is None:
-                    raise HttpError(404, "No chat model is loaded here.", code="model_not_found")
-                await self._answer(request, parts, parts.brain, answer, receive)
-        except HttpError as refusal:
-            self._metrics.answered(ENDPOINT, refusal.status)
-            if answer.begun:
-                await answer.event({"error": refusal.error})
-                await answer.end()
-            else:
-                await error_response(refusal)(scope, receive, send)
-        except Disconnected:
-            self._metrics.answered(ENDPOINT, 499)
+    async def answer(self, exchange: Exchange) -> None:
+        request = self._checked(await small_body(exchange.receive, MOST_BYTES))
+        async with exchange.watched(), self.pool.lend(exchange) as parts:
+            if parts.brain is None:
+                raise HttpError(404, "No chat model is loaded here.", code="model_not_found")
+            await self._answer(request, parts, parts.brain, exchange)
 
     def _checked(self, body: bytes) -> Request:
         """Return the request. Raises HttpError."""
-        try:
-            request = msgspec.json.decode(body, type=Request)
-        except msgspec.ValidationError as error:
-            raise HttpError(400, f"{error}.") from error
-        except msgspec.DecodeError as error:
-            raise HttpError(400, f"The body is not JSON: {error}.") from error
+        request = decoded(body, Request)
         check_model(request.model, self._model)
         if request.n not in (None, 1):
             raise HttpError(400, "n must be 1.", param="n")
@@ -138,76 +116,60 @@ class Chat:
         return request
 
     async def _answer(
-        self,
-        request: Request,
-        parts: ModelSet,
-        brain: Brain,
-        answer: _Answer,
-        receive: Receive,
+        self, request: Request, parts: ModelSet, brain: Brain, exchange: Exchange
     ) -> None:
-        """Answer on a thread of the pool, until the client is gone. Raises HttpError."""
-        timestamps, cancelled = Timestamps(), threading.Event()
+        """Answer on a thread, until the client has left. Raises HttpError and Disconnected."""
+        answer = _Answer(exchange, self._model)
+        timestamps = Timestamps()
         timestamps.record(Milestone.RELEASED)
         most = request.max_completion_tokens or request.max_tokens
         limit = ReplyOptions(max_new_tokens=most).limit(
             self._config.generation.sampling().max_new_tokens
         )
         texts: list[str] = []
-        answer.describe(self._model)
 
-        def tokens() -> Iterator[str]:
-            past, said, told = self._heard(request, parts)
+        def tokens() -> Generator[str]:
+            past, said, told = self._heard(request, parts, exchange.cancelled)
             options = ReplyOptions(told, most, voice="none")
-            with closing(
-                brain.reply(TurnRequest(past, said, timestamps, cancelled, options))
-            ) as items:
+            turn = TurnRequest(past, said, timestamps, exchange.cancelled, options)
+            with closing(brain.reply(turn)) as items:
                 yield from (item.text for item in items if isinstance(item, Token))
 
-        async def watch() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            cancelled.set()
-
-        async def work() -> None:
-            reply = tokens()
+        reply = tokens()
+        try:
             while (text := await to_thread.run_sync(next, reply, None)) is not None:
-                if cancelled.is_set():
-                    break
+                if exchange.cancelled.is_set():
+                    raise Disconnected
                 timestamps.record(Milestone.FIRST_TOKEN)
                 texts.append(text)
                 if request.stream:
                     await answer.delta(text)
-
-        failure: HttpError | None = None
-        async with anyio.create_task_group() as group:
-            group.start_soon(watch)
-            try:
-                await work()
-            except InputError as error:
-                failure = HttpError(400, str(error), param="messages")
-            except ModelError as error:
-                failure = failed(str(error))
-            group.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
-        if cancelled.is_set():
+        except InputError as error:
+            raise HttpError(400, str(error), param="messages") from error
+        except ModelError as error:
+            raise failed(str(error)) from error
+        finally:
+            await to_thread.run_sync(reply.close)
+        if exchange.cancelled.is_set():
             raise Disconnected
         timestamps.record(Milestone.LAST_TOKEN)
         since = timestamps.since_release()
         first = (
             {"first_token": since[Milestone.FIRST_TOKEN]} if Milestone.FIRST_TOKEN in since else {}
         )
-        self._metrics.took(ENDPOINT, 0.0, total=since[Milestone.LAST_TOKEN], **first)
+        self.metrics.took(self.name, 0.0, total=since[Milestone.LAST_TOKEN], **first)
         usage = {"prompt_tokens": 0, "completion_tokens": len(texts), "total_tokens": len(texts)}
         reason = "length" if len(texts) >= limit else "stop"
-        self._metrics.answered(ENDPOINT, 200)
+        self.metrics.answered(self.name, 200)
         if request.stream:
             options = request.stream_options
             await answer.finish(reason, usage if options and options.include_usage else None)
         else:
             await answer.whole("".join(texts), reason, usage)
 
-    def _heard(self, request: Request, parts: ModelSet) -> tuple[Past, Utterance | str, str | None]:
+    def _heard(
+        self, request: Request, parts: ModelSet, cancelled: threading.Event
+    ) -> tuple[Past, Utterance | str, str | None]:
         """Return the past, the user's part, and the instruction. Runs on a thread.
 
         A sound alone goes to the brain as it is; one beside a text goes as its words. Raises
@@ -217,7 +179,7 @@ class Chat:
         past: list[PastTurn] = []
         *earlier, last = request.messages
         for message in earlier:
-            text = self._words(message, parts)
+            text = self._words(message, parts, cancelled)
             if message.role in ("system", "developer"):
                 told.append(text)
             elif message.role == "user":
@@ -226,16 +188,16 @@ class Chat:
                 past.append(PastTurn("", None, (Token(text),)))
         sounds = [part.input_audio for part in last.parts if part.input_audio is not None]
         only = len(last.parts) == 1 and len(sounds) == 1
-        said = self._utterance(sounds[0]) if only else self._words(last, parts)
+        said = self._utterance(sounds[0]) if only else self._words(last, parts, cancelled)
         if said == "":
             raise InputError("The last message is empty.")
         return past, said, "\n\n".join(told) or None
 
-    def _words(self, message: _Message, parts: ModelSet) -> str:
+    def _words(self, message: _Message, parts: ModelSet, cancelled: threading.Event) -> str:
         words = [
             part.text
             if part.input_audio is None
-            else parts.recognise(self._utterance(part.input_audio).samples)
+            else parts.recognise(self._utterance(part.input_audio).samples, cancelled)
             for part in message.parts
         ]
         return "\n".join(text for text in words if text.strip())
@@ -246,13 +208,12 @@ class Chat:
             data = b64decode(sound.data, validate=True)
         except NotBase64 as error:
             raise InputError("The input_audio is not base64.") from error
-        with tempfile.NamedTemporaryFile(prefix="voxtui-") as file:
+        with Spool() as file:
             file.write(data)
-            file.flush()
             try:
-                clip = load_clip(Path(file.name), self._config.audio.max_utterance_s)
+                clip = load_clip(file.path, self._config.audio.max_utterance_s)
             except InputError as error:
-                raise InputError(str(error).replace(f"{file.name}:", "The input_audio")) from error
+                raise InputError(str(error).replace(f"{file.path}:", "The input_audio")) from error
         samples = np.ascontiguousarray(clip.samples)
         return Utterance(samples, ((0.0, clip.seconds),), time.monotonic())
 
@@ -260,17 +221,13 @@ class Chat:
 class _Answer:
     """Writes an answer in the shapes of a completion and of its chunks."""
 
-    def __init__(self, send: Send) -> None:
-        self.begun = False
-        self._send = send
-        self._common: dict[str, Any] = {}
-
-    def describe(self, model: str) -> None:
+    def __init__(self, exchange: Exchange, model: str) -> None:
+        self._exchange = exchange
         name = f"chatcmpl-{secrets.token_hex(12)}"
         self._common = {"id": name, "created": int(time.time()), "model": model}
 
     async def delta(self, text: str) -> None:
-        role = {} if self.begun else {"role": "assistant"}
+        role = {} if self._exchange.begun else {"role": "assistant"}
         await self._chunk({**role, "content": text}, None)
 
     async def finish(self, reason: str, usage: dict[str, int] | None) -> None:
@@ -278,33 +235,18 @@ class _Answer:
         await self._chunk({}, reason)
         if usage is not None:
             kind = {"object": "chat.completion.chunk"}
-            await self.event({**self._common, **kind, "choices": [], "usage": usage})
-        await self._data(b"data: [DONE]\n\n")
-        await self.end()
+            await self._exchange.event({**self._common, **kind, "choices": [], "usage": usage})
+        await self._exchange.event(b"[DONE]")
+        await self._exchange.end()
 
     async def whole(self, text: str, reason: str, usage: dict[str, int]) -> None:
         message = {"role": "assistant", "content": text, "refusal": None}
         choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
         body = {**self._common, "object": "chat.completion", "choices": [choice], "usage": usage}
-        await self._begin(b"application/json")
-        await self._send({"type": "http.response.body", "body": msgspec.json.encode(body)})
-
-    async def event(self, event: dict[str, Any]) -> None:
-        await self._data(b"data: " + msgspec.json.encode(event) + b"\n\n")
-
-    async def end(self) -> None:
-        await self._send({"type": "http.response.body"})
+        await self._exchange.begin("application/json")
+        await self._exchange.end(msgspec.json.encode(body))
 
     async def _chunk(self, delta: dict[str, str], reason: str | None) -> None:
         choice = {"index": 0, "delta": delta, "finish_reason": reason, "logprobs": None}
-        await self.event({**self._common, "object": "chat.completion.chunk", "choices": [choice]})
-
-    async def _data(self, data: bytes) -> None:
-        if not self.begun:
-            await self._begin(b"text/event-stream; charset=utf-8")
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
-
-    async def _begin(self, media: bytes) -> None:
-        self.begun = True
-        headers = [(b"content-type", media), (b"cache-control", b"no-cache")]
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        kind = {"object": "chat.completion.chunk"}
+        await self._exchange.event({**self._common, **kind, "choices": [choice]})

@@ -22,7 +22,7 @@ from voxtui.serve.recognition import Recognition
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from voxtui.commands.transcribe import Segment
+    from voxtui.commands.transcribe import TranscriptSegment
     from voxtui.serve.metrics import Metrics
     from voxtui.serve.shared_models import Pool
     from voxtui.settings.schema import VadConfig
@@ -51,7 +51,7 @@ class Dictation:
         try:
             texts: list[str] = []
 
-            async def add(segment: Segment) -> None:
+            async def add(segment: TranscriptSegment) -> None:
                 delta = f" {segment.text}" if texts else segment.text
                 texts.append(segment.text)
                 with suppress(WebSocketDisconnect):  # `_hear` is told of it too

@@ -26,6 +26,7 @@ class Metrics:
         )
         Gauge("voxtui_sessions", "Sessions at once.", registry=self._registry).set(sessions)
         self.busy = Gauge("voxtui_sessions_busy", "Sessions in use.", registry=self._registry)
+        self.waiting = Gauge("voxtui_queue", "Requests that wait.", registry=self._registry)
 
     def answered(self, endpoint: str, status: int) -> None:
         self._requests.labels(endpoint, str(status)).inc()

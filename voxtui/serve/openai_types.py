@@ -5,10 +5,13 @@ Fields as in https://platform.openai.com/docs/api-reference (openai 3.54, `types
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import re
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
+
+T = TypeVar("T")
 
 INVALID, SERVER, LIMIT = "invalid_request_error", "server_error", "rate_limit_error"
 
@@ -42,6 +45,17 @@ class HttpError(Exception):
 def failed(message: str) -> HttpError:
     """Return the refusal of a request that failed here. A client need not try it again."""
     return HttpError(500, message, kind=SERVER, headers={"x-should-retry": "false"})
+
+
+def decoded(body: bytes, kind: type[T]) -> T:
+    """Return `body`, which is JSON, as a struct of type `kind`. Raises HttpError (400)."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        where = re.search(r"`\$\.(\w+)", str(error)) or re.search(r"field `(\w+)`", str(error))
+        raise HttpError(400, f"{error}.", param=where[1] if where else None) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise HttpError(400, f"The body is not JSON in UTF-8: {error}.") from error
 
 
 class Speech(msgspec.Struct, frozen=True):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
+from threading import Event as Flag
 from typing import TYPE_CHECKING, Self
 
 import anyio
 from anyio import from_thread, to_thread
 
-from voxtui.commands.transcribe import Segment, segments
+from voxtui.audio.clips import TooLong
+from voxtui.commands.transcribe import TranscriptSegment, segments
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.errors import VoxtuiError
 
@@ -25,7 +28,7 @@ QUEUED_PIECES = 8
 """Pieces of sound, of up to 2 s each, between the network and the recogniser. A full queue stops
 the reading of the socket, so that a fast upload does not fill the memory."""
 
-OnSegment = Callable[[Segment], Coroutine[object, object, None]]
+OnSegment = Callable[[TranscriptSegment], Coroutine[object, object, None]]
 
 
 @dataclass(slots=True)
@@ -40,7 +43,10 @@ class Recognition:
     infer_seconds: float = 0.0
     """seconds in which the recogniser worked"""
     error: VoxtuiError | None = None
-    _abandoned: bool = False
+    most_seconds: float = math.inf
+    """seconds of sound after which `run` ends with TooLong"""
+    cancelled: Flag = field(default_factory=Flag)
+    """set by any thread to end `run` within a piece or a token"""
     _send: MemoryObjectSendStream[Samples] = field(init=False)
     _receive: MemoryObjectReceiveStream[Samples] = field(init=False)
 
@@ -67,8 +73,8 @@ class Recognition:
         self._send.close()
 
     def abandon(self) -> None:
-        """End `run` after the piece that is being recognised."""
-        self._abandoned = True
+        """End `run` within a piece or a token."""
+        self.cancelled.set()
         self.end()
 
     async def run(self, sound: Iterable[Samples] | None = None) -> None:
@@ -90,15 +96,18 @@ class Recognition:
     def _timed_recognise(self, samples: Samples) -> str:
         began = time.monotonic()
         try:
-            return self.parts.recognise(samples)
+            words = self.parts.recognise(samples, self.cancelled)
+            return "" if self.cancelled.is_set() else words
         finally:
             self.infer_seconds += time.monotonic() - began
 
     def _counted(self, sound: Iterable[Samples]) -> Iterator[Samples]:
         for piece in sound:
-            if self._abandoned:
-                return
             self.seconds += len(piece) / SAMPLE_RATE
+            if self.seconds > self.most_seconds:
+                raise TooLong(f"The sound is longer than {self.most_seconds:g} s.")
+            if self.cancelled.is_set():
+                return
             yield piece
 
     def _fed(self) -> Iterator[Samples]:

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 KEY_VARIABLE = "VOXTUI_API_KEY"
 """The same variable from which voxtui as a client takes the key of its server."""
 
-DRAIN_SECONDS = 10
-"""Time for the answers in progress, after a request to stop."""
-
 HEADER_BYTES = 16 * 1024
 
 MESSAGE_BYTES = 1024 * 1024
@@ -53,7 +50,7 @@ def run(
         from voxtui.serve.app import build_app, model_name
         from voxtui.serve.server import AnnouncingServer
         from voxtui.serve.shared_models import warm_pool
-        from voxtui.serve.write_timeouts import HttpProtocol, WebSocketProtocol
+        from voxtui.serve.timeouts import HttpProtocol, WebSocketProtocol
     except ImportError as error:
         raise InputError(
             f"The server's packages are not installed ({error.name}).", how_to_install("serve")
@@ -84,7 +81,6 @@ def run(
                     ws_ping_interval=PING_SECONDS,
                     ws_ping_timeout=PING_SECONDS,
                     h11_max_incomplete_event_size=HEADER_BYTES,
-                    timeout_graceful_shutdown=DRAIN_SECONDS,
                     server_header=False,
                     ssl_certfile=cert,
                     ssl_keyfile=private_key,

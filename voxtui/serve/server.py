@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import math
+import os
 import socket
+import threading
+import time
 from collections.abc import Callable, Coroutine
+from types import FrameType
 
 import uvicorn
 from anyio import to_thread
+
+DRAIN_SECONDS = 8
+"""Time for the answers in progress, after a request to stop."""
+
+LAST_SECONDS = 9.5
+"""After this time the process ends, whatever native code is doing."""
 
 
 class AnnouncingServer(uvicorn.Server):
@@ -36,5 +46,17 @@ class AnnouncingServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
             server.close()  # accept no more connections
+        began = time.monotonic()
         await self._drain()
+        left = math.ceil(DRAIN_SECONDS - (time.monotonic() - began))
+        self.config.timeout_graceful_shutdown = max(1, left)
         await super().shutdown(sockets=sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop after SIGINT or SIGTERM. Main thread."""
+        if not self.should_exit:
+            # A call into a model cannot be stopped, and Python waits for its thread.
+            last = threading.Timer(LAST_SECONDS, os._exit, (0,))
+            last.daemon = True
+            last.start()
+        super().handle_exit(sig, frame)

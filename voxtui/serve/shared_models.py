@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from voxtui.errors import ModelMissing
 from voxtui.serve.openai_types import LIMIT, HttpError
+from voxtui.serve.upload import Disconnected
 
 if TYPE_CHECKING:
+    from threading import Event as Flag
+
     from voxtui.dialogue.data import Samples
     from voxtui.dialogue.protocols import Brain, SpeechDetector, Voice
     from voxtui.settings.schema import Config
 
-RETRY_SECONDS = 1
-
 HAND_OVER_SECONDS = 0.5
-"""A request waits so long for a set. One client that comes back at once would be refused without
-it, because its last session is still being closed."""
+"""A conversation waits so long for a set. One client that comes back at once would be refused
+without it, because its last session is still being closed."""
+
+QUEUE_SECONDS = 120.0
+"""Longest wait of a request, because a conversation may hold a set for an hour."""
+
+MOST_REQUESTS = 64
+"""Requests at once, also those that upload or wait. One client may have half of them."""
+
+LONGEST_RETRY_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSet:
     """The parts of one session. Used by one thread at a time."""
 
-    recognise: Callable[[Samples], str]
-    """samples (float32, 16 kHz) -> words; raises ModelError"""
+    recognise: Callable[[Samples, Flag], str]
+    """(samples (float32, 16 kHz), cancelled) -> words; raises ModelError"""
     detector: SpeechDetector
     voice: Voice | None
     brain: Brain | None = None
@@ -37,40 +49,133 @@ class ModelSet:
     """detector of speech over an answer; it runs beside the other one"""
 
 
-class Pool:
-    """Lends its sets on the event loop's thread, the one that was used last first."""
+class Queued(Protocol):
+    """A request that waits for its turn."""
 
-    def __init__(self, sets: Sequence[ModelSet], hand_over_s: float = HAND_OVER_SECONDS) -> None:
+    client: str
+    left: asyncio.Future[None]
+    """done once the client has left"""
+    answer_headers: dict[str, str]
+
+
+class Pool:
+    """Lends its sets on the event loop's thread, the one that was used last first.
+
+    Who waits gets one in turn: one request of each client, then the next one of each.
+    """
+
+    def __init__(
+        self,
+        sets: Sequence[ModelSet],
+        hand_over_s: float = HAND_OVER_SECONDS,
+        queue_s: float = QUEUE_SECONDS,
+        most_requests: int = MOST_REQUESTS,
+    ) -> None:
         self.size = len(sets)
         self.has_brains = all(parts.brain is not None for parts in sets)
         self._hand_over_s = hand_over_s
-        self._free: asyncio.LifoQueue[ModelSet] = asyncio.LifoQueue()
-        for parts in sets:
-            self._free.put_nowait(parts)
+        self._queue_s = queue_s
+        self._most = most_requests
+        self._free = list(sets)
+        self._waiting: dict[object, deque[asyncio.Future[ModelSet]]] = {}
+        """by client, the one whose turn is next at the beginning"""
+        self._admitted = Counter[str]()
+        self._lent_seconds = 1.0
+        """mean time for which a request has a set"""
 
     @property
     def busy(self) -> int:
-        return self.size - self._free.qsize()
+        return self.size - len(self._free)
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(line) for line in self._waiting.values())
+
+    @contextmanager
+    def admitted(self, client: str) -> Generator[None]:
+        """Count a request of `client`. Raises HttpError (429) if there are too many."""
+        all_of_it = self._admitted.total() >= self._most
+        if all_of_it or self._admitted[client] >= max(1, self._most // 2):
+            whose = "All" if all_of_it else "Your"
+            raise self._refusal(f"{whose} places in the queue are taken", "queue_full")
+        self._admitted[client] += 1
+        try:
+            yield
+        finally:
+            self._admitted[client] -= 1
+            self._admitted += Counter()  # drops who has none
 
     @asynccontextmanager
-    async def lend(self) -> AsyncGenerator[ModelSet]:
-        """Lend a set. Raises HttpError (429) if all stay lent for HAND_OVER_SECONDS."""
-        try:
-            async with asyncio.timeout(self._hand_over_s):
-                parts = await self._free.get()
-        except TimeoutError:
-            raise HttpError(
-                429,
-                f"All {self.size} sessions are in use. Try again later, or start voxtui serve "
-                "with more --sessions.",
-                code="session_limit_reached",
-                kind=LIMIT,
-                headers={"retry-after": str(RETRY_SECONDS)},
-            ) from None
+    async def lend(self, request: Queued | None = None) -> AsyncGenerator[ModelSet]:
+        """Lend a set; to a request, which waits for its turn, or to a conversation (None).
+
+        Raises HttpError (429) if none becomes free in time, and Disconnected.
+        """
+        parts = await self._next(request)
+        began = time.monotonic()
         try:
             yield parts
         finally:
-            self._free.put_nowait(parts)
+            if request is not None:
+                took = time.monotonic() - began
+                self._lent_seconds += (took - self._lent_seconds) / 8
+            self._give_back(parts)
+
+    async def _next(self, request: Queued | None) -> ModelSet:
+        waiter: asyncio.Future[ModelSet] = asyncio.get_running_loop().create_future()
+        seconds = self._hand_over_s
+        client: object = waiter
+        if request is not None:
+            seconds, client = self._queue_s, request.client
+            before = self.waiting + (not self._free)
+            request.answer_headers["x-voxtui-queue-position"] = str(before)
+            request.left.add_done_callback(
+                lambda left: None if waiter.done() else waiter.set_exception(Disconnected())
+            )
+        line = self._waiting.setdefault(client, deque())
+        line.append(waiter)
+        self._hand_out()
+        try:
+            async with asyncio.timeout(seconds):
+                return await waiter
+        except TimeoutError:
+            raise self._refusal(
+                f"All {self.size} sessions are in use", "session_limit_reached"
+            ) from None
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self._give_back(waiter.result())
+            raise
+        finally:
+            if waiter in line:
+                line.remove(waiter)
+            if not line and self._waiting.get(client) is line:
+                del self._waiting[client]
+
+    def _give_back(self, parts: ModelSet) -> None:
+        self._free.append(parts)
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        while self._free and self._waiting:
+            client = next(iter(self._waiting))
+            line = self._waiting.pop(client)
+            waiter = line.popleft()
+            if line:
+                self._waiting[client] = line  # behind the others
+            if not waiter.done():
+                waiter.set_result(self._free.pop())
+
+    def _refusal(self, why: str, code: str) -> HttpError:
+        seconds = self._lent_seconds * (self.waiting + 1) / self.size
+        retry = min(LONGEST_RETRY_SECONDS, math.ceil(seconds))
+        return HttpError(
+            429,
+            f"{why}. Try again in {retry} s, or start voxtui serve with more --sessions.",
+            code=code,
+            kind=LIMIT,
+            headers={"retry-after": str(retry)},
+        )
 
 
 @contextmanager
@@ -96,12 +201,9 @@ def warm_pool(config: Config, notify: Callable[[str], object]) -> Generator[Pool
 
 def _brain(
     config: Config, notify: Callable[[str], object], stack: ExitStack
-) -> tuple[Callable[[Samples], str], Brain | None]:
+) -> tuple[Callable[[Samples, Flag], str], Brain | None]:
     """Load a brain. Without its chat model, load its recogniser only. Raises ModelError."""
-    from threading import Event as Flag
-
-    from voxtui.dialogue.data import Utterance
-    from voxtui.wiring import build_brain, recogniser
+    from voxtui.wiring import build_brain, recogniser, transcriber
 
     try:
         loaders = build_brain(config, notify, shows_examples=False)
@@ -110,9 +212,4 @@ def _brain(
         notify(f"No answers, only transcription and speech. {missing}")
         return stack.enter_context(recogniser(config, notify)).recognise, None
     stack.callback(brain.close)
-
-    def recognise(samples: Samples) -> str:
-        tokens = brain.transcribe(Utterance(samples, (), 0.0), Flag())
-        return "".join(token.text for token in tokens).strip()
-
-    return recognise, brain
+    return transcriber(brain), brain

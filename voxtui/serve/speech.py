@@ -8,27 +8,26 @@ import wave
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
-from starlette.responses import StreamingResponse
+from anyio import to_thread
 
 from voxtui.audio.pcm import as_pcm
 from voxtui.audio.resampling import resample
 from voxtui.dialogue.clauses import clauses
 from voxtui.errors import ModelError
-from voxtui.serve.access import error_response
-from voxtui.serve.openai_types import MOST_SPOKEN, HttpError, Speech, failed
+from voxtui.serve.exchange import Endpoint, Exchange
+from voxtui.serve.openai_types import MOST_SPOKEN, HttpError, Speech, decoded, failed
 from voxtui.serve.transcriptions import check_model
 from voxtui.serve.upload import Disconnected, small_body
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from threading import Event as Flag
+
+    from starlette.types import Receive
 
     from voxtui.dialogue.protocols import Voice
     from voxtui.serve.metrics import Metrics
     from voxtui.serve.shared_models import Pool
     from voxtui.settings.schema import VoiceConfig
-
-ENDPOINT = "speech"
 
 RATE = 24_000
 """Hz, as OpenAI's `pcm`"""
@@ -45,33 +44,23 @@ FOREIGN_VOICES = frozenset(
 """OpenAI's names. A client may insist on one; it gets the voice that is loaded."""
 
 
-class SpeechEndpoint:
+class SpeechEndpoint(Endpoint):
+    name = "speech"
+
     def __init__(self, pool: Pool, voice: VoiceConfig, model: str, metrics: Metrics) -> None:
-        self._pool = pool
+        super().__init__(pool, metrics)
         self._config = voice
         self._model = model
-        self._metrics = metrics
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            speech = await self._read(receive)
-            async with self._pool.lend() as parts:
-                if parts.voice is None:
-                    raise HttpError(404, 'voice.engine is "none" here.', code="model_not_found")
-                await self._speak(speech, parts.voice, scope, receive, send)
-        except HttpError as refusal:
-            self._metrics.answered(ENDPOINT, refusal.status)
-            await error_response(refusal)(scope, receive, send)
-        except Disconnected:
-            self._metrics.answered(ENDPOINT, 499)
+    async def answer(self, exchange: Exchange) -> None:
+        speech = await self._read(exchange.receive)
+        async with exchange.watched(), self.pool.lend(exchange) as parts:
+            if parts.voice is None:
+                raise HttpError(404, 'voice.engine is "none" here.', code="model_not_found")
+            await self._speak(speech, parts.voice, exchange)
 
     async def _read(self, receive: Receive) -> Speech:
-        try:
-            speech = msgspec.json.decode(await small_body(receive, MOST_BYTES), type=Speech)
-        except msgspec.ValidationError as error:
-            raise HttpError(400, f"{error}.") from error
-        except msgspec.DecodeError as error:
-            raise HttpError(400, f"The body is not JSON: {error}.") from error
+        speech = decoded(await small_body(receive, MOST_BYTES), Speech)
         check_model(speech.model, self._model)
         name = speech.voice if isinstance(speech.voice, str) else str(speech.voice.get("id", ""))
         if name not in ("", self._config.name) and name not in FOREIGN_VOICES:
@@ -89,52 +78,45 @@ class SpeechEndpoint:
             )
         return speech
 
-    async def _speak(
-        self, speech: Speech, voice: Voice, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """Answer with sound. The first clause is spoken before the answer begins.
+    async def _speak(self, speech: Speech, voice: Voice, exchange: Exchange) -> None:
+        """Answer with sound, a clause at a time.
 
-        Raises HttpError if that fails. A later failure, ModelError, cuts the connection, as HTTP
-        has no other way. Raises Disconnected if the client leaves.
+        Raises HttpError, Disconnected, and ModelError if a later clause fails: it cuts the
+        connection, as HTTP has no other way.
         """
-        from anyio import to_thread
-
         began = time.monotonic()
-        sound = spoken(voice, speech.input)
-        try:
-            first = await to_thread.run_sync(next, sound, b"")
-        except ModelError as error:
-            raise failed(str(error)) from error
-        if not first:
+        sound = spoken(voice, speech.input, exchange.cancelled)
+        while True:
+            try:
+                piece = await to_thread.run_sync(next, sound, b"")
+            except ModelError as error:
+                if not exchange.begun:
+                    raise failed(str(error)) from error
+                self.metrics.answered(self.name, 500)
+                raise
+            if exchange.cancelled.is_set():
+                raise Disconnected
+            if not piece:
+                break
+            if not exchange.begun:
+                self.metrics.took(self.name, 0.0, first_sound=time.monotonic() - began)
+                await exchange.begin(MEDIA[speech.response_format])
+                if speech.response_format == "wav":
+                    piece = endless_wav_header() + piece
+            await exchange.send(piece)
+        if not exchange.begun:
             raise HttpError(
                 400, "The field `input` holds nothing that can be spoken.", param="input"
             )
-        self._metrics.took(ENDPOINT, 0.0, first_sound=time.monotonic() - began)
-
-        made = False
-
-        def whole() -> Iterator[bytes]:
-            nonlocal made
-            if speech.response_format == "wav":
-                yield endless_wav_header()
-            yield first
-            yield from sound
-            made = True
-            self._metrics.answered(ENDPOINT, 200)  # before the client has the end
-
-        answer = StreamingResponse(whole(), media_type=MEDIA[speech.response_format])
-        try:
-            await answer(scope, receive, send)
-        except ModelError:
-            self._metrics.answered(ENDPOINT, 500)
-            raise
-        if not made:
-            raise Disconnected
+        self.metrics.answered(self.name, 200)  # before the client has the end
+        await exchange.end()
 
 
-def spoken(voice: Voice, text: str) -> Iterator[bytes]:
-    """Yield 16-bit PCM at RATE, a clause at a time. Raises ModelError."""
+def spoken(voice: Voice, text: str, cancelled: Flag) -> Iterator[bytes]:
+    """Yield 16-bit PCM at RATE, a clause at a time, until `cancelled`. Raises ModelError."""
     for clause in clauses(iter([text])):
+        if cancelled.is_set():
+            return
         for chunk in voice.speak(clause):
             yield as_pcm(resample(chunk.samples, chunk.rate, RATE))
 

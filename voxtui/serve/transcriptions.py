@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-import math
-import tempfile
+import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import anyio
 import msgspec
-from anyio import to_thread
-from starlette.datastructures import Headers
+from anyio import Lock, to_thread
 
-from voxtui.audio.clips import pieces
+from voxtui.audio.clips import TooLong, pieces
 from voxtui.audio.pcm import LONGEST_HEADER, PcmStream, wav_header
-from voxtui.commands.transcribe import Segment, format_segment
-from voxtui.errors import InputError, VoxtuiError
+from voxtui.commands.transcribe import TranscriptSegment, format_segment
+from voxtui.dialogue.data import SAMPLE_RATE
+from voxtui.errors import InputError
 from voxtui.serve import openai_types
-from voxtui.serve.access import error_response
+from voxtui.serve.exchange import Endpoint, Exchange
 from voxtui.serve.openai_types import HttpError, failed
 from voxtui.serve.recognition import Recognition
-from voxtui.serve.upload import Disconnected, Field, FileData, form
+from voxtui.serve.upload import Field, Spool, form
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
     from voxtui.dialogue.data import Samples
     from voxtui.serve.metrics import Metrics
     from voxtui.serve.shared_models import Pool
-    from voxtui.settings.schema import VadConfig
+    from voxtui.settings.schema import Config, ServeConfig
 
-ENDPOINT = "transcriptions"
+PIECE_BYTES = 65_536
+"""Two seconds of a WAV that is decoded as it comes."""
+
+MOONSHINE = "moonshine-tiny-en"
 
 FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 
@@ -136,130 +134,112 @@ class Times:
         }
 
 
-class Transcriptions:
-    """An ASGI endpoint. Starlette's streamed answers would read the rest of the upload."""
+class Transcriptions(Endpoint):
+    name = "transcriptions"
 
-    def __init__(
-        self, pool: Pool, vad: VadConfig, model: str, english_only: bool, most_bytes: int,
-        metrics: Metrics,
-    ) -> None:  # fmt: skip
-        self._pool = pool
-        self._vad = vad
+    def __init__(self, pool: Pool, config: Config, model: str, metrics: Metrics) -> None:
+        super().__init__(pool, metrics)
+        self._config = config
         self._model = model
-        self._english_only = english_only
-        self._most_bytes = most_bytes
-        self._metrics = metrics
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        options = Options(self._model, self._english_only)
-        answer = Answer(send, options)
-        try:
-            async with self._pool.lend() as parts:
-                with (
-                    ExitStack() as files,
-                    Recognition(parts, self._vad, answer.add) as recognition,
-                ):
-                    upload = Upload(recognition, self._most_bytes, files)
-                    await self._recognise(form(Headers(scope=scope), receive), answer, upload)
-                    stages = upload.times.stages(recognition.infer_seconds)
-                    self._metrics.took(ENDPOINT, recognition.seconds, **stages)
-                    self._metrics.answered(ENDPOINT, 200)
-                    await answer.finish(recognition.seconds, stages)
-        except HttpError as refusal:
-            self._metrics.answered(ENDPOINT, refusal.status)
-            if answer.begun:
-                await answer.event({"error": refusal.error})
-                await send({"type": "http.response.body"})
-            else:
-                await error_response(refusal)(scope, receive, send)
-        except Disconnected:
-            self._metrics.answered(ENDPOINT, 499)
-
-    async def _recognise(self, parts: Any, answer: Answer, upload: Upload) -> None:
-        """Read the form, and recognise its file meanwhile. Raises HttpError and Disconnected."""
-        failure: HttpError | Disconnected | None = None
-        async with anyio.create_task_group() as group:
+    async def answer(self, exchange: Exchange) -> None:
+        answer = Answer(exchange, Options(self._model, self._model == MOONSHINE))
+        with Spool() as spool:
+            upload = Upload(spool, exchange, self._config.serve)
+            recognising: asyncio.Task[Recognition] | None = None
             try:
-                async for part in parts:
+                async for part in form(exchange.headers, exchange.receive):
+                    if recognising is not None and recognising.done():
+                        break  # it has failed: the rest of the file is of no use
                     if isinstance(part, Field):
                         answer.options.set(part.name, part.value)
                         await answer.catch_up()
-                        continue
-                    assert isinstance(part, FileData)
-                    if await upload.take(part.data):
-                        group.start_soon(upload.recognition.run)
+                    elif await upload.take(part.data):
+                        recognising = asyncio.create_task(self._recognise(upload, answer))
                 answer.options.check()
-                await upload.end()
-                if not upload.is_streamed:
-                    group.start_soon(upload.recognition.run, upload.spooled())
-            except (HttpError, Disconnected) as error:
-                failure = error
-                upload.recognition.abandon()
-            except VoxtuiError:  # of the recogniser, which has ended
-                upload.recognition.abandon()
-        error = upload.recognition.error
-        if failure is None and error is not None:
-            bad_file = isinstance(error, InputError)
-            failure = HttpError(400, str(error), param="file") if bad_file else failed(str(error))
-        if failure is not None:
-            raise failure
+                upload.end()
+                recognising = recognising or asyncio.create_task(self._recognise(upload, answer))
+                async with exchange.watched():
+                    recognition = await recognising
+            finally:  # the thread may still read the file
+                exchange.leave()
+                if recognising is not None:
+                    await asyncio.wait((recognising,))
+                    with suppress(asyncio.CancelledError):
+                        recognising.exception()  # else asyncio reports it
+        stages = upload.times.stages(recognition.infer_seconds)
+        self.metrics.took(self.name, recognition.seconds, **stages)
+        self.metrics.answered(self.name, 200)
+        await answer.finish(recognition.seconds, stages)
+
+    async def _recognise(self, upload: Upload, answer: Answer) -> Recognition:
+        """Recognise the file while it arrives. Raises HttpError and Disconnected."""
+        exchange = upload.exchange
+        async with self.pool.lend(exchange) as parts:
+            with Recognition(
+                parts, self._config.vad, answer.add,
+                most_seconds=upload.most_seconds, cancelled=exchange.cancelled,
+            ) as recognition:  # fmt: skip
+                await recognition.run(upload.sound())
+        match recognition.error:
+            case None:
+                return recognition
+            case TooLong():
+                raise upload.too_long()
+            case InputError() as error:
+                raise HttpError(400, str(error), param="file")
+            case error:
+                raise failed(str(error))
 
 
 class Upload:
-    """The bytes of a file on their way to the recogniser.
+    """The bytes of a file on their way to the recogniser, which reads them from the disk.
 
-    A 16-bit mono WAV at 16 kHz is decoded as it comes. Any other file is kept on the disk until
-    it is complete, because its decoder seeks.
+    A 16-bit mono WAV at 16 kHz is decoded as it comes. Any other file is decoded once it is
+    complete, because its decoder seeks.
     """
 
-    def __init__(self, recognition: Recognition, most_bytes: int, files: ExitStack) -> None:
-        self.recognition = recognition
+    def __init__(self, spool: Spool, exchange: Exchange, config: ServeConfig) -> None:
+        self.exchange = exchange
         self.times = Times()
-        self.is_streamed = False
-        self._most_bytes = most_bytes
-        self._files = files
-        self._start = b""
-        self._pcm: PcmStream | None = None
-        self._file: Any = None
+        self.most_seconds = config.max_audio_minutes * 60
+        self._spool = spool
+        self._most_bytes = config.max_upload_mb * 2**20
+        self._start: bytes | None = b""
+        """the bytes so far; None: they are no header of such a WAV, or it was found"""
+        self._pcm: tuple[int, PcmStream] | None = None
+        """offset of the sound of a WAV that is decoded as it comes, and its decoder"""
         self._bytes = 0
 
     async def take(self, data: bytes) -> bool:
         """Take the next bytes. Return True once, when the recogniser can begin.
 
-        Raises HttpError (413) for a file that is too large to be kept.
+        Raises HttpError (413) for a file that is too large, and OSError.
         """
         self._bytes += len(data)
-        if self._pcm is not None:
-            await self._decode(data)
-            return False
-        if self._file is not None:
-            await self._spool(data)
+        self._check_size()
+        await to_thread.run_sync(self._spool.write, data)
+        if self._start is None:
             return False
         self._start += data
         try:
             header = wav_header(self._start)
-            if header is None and len(self._start) <= LONGEST_HEADER:
-                return False
-            if header is None:
-                raise ValueError
         except ValueError:
-            await self._spool(self._start)
-            return False
-        offset, size = header
-        self._pcm, self.is_streamed = PcmStream(size), True
-        await self._decode(self._start[offset:])
-        return True
+            header = None
+            self._start = None
+        else:
+            if header is not None or len(self._start) > LONGEST_HEADER:
+                self._start = None
+        if header is not None:
+            self._pcm = header[0], PcmStream(header[1])
+        return header is not None
 
-    async def _decode(self, data: bytes) -> None:
-        assert self._pcm is not None
-        began = time.monotonic()
-        samples = self._pcm.feed(data)
-        self.times.decode_seconds += time.monotonic() - began
-        if len(samples):
-            await self.recognition.feed(samples)
-
-    async def _spool(self, data: bytes) -> None:
-        if self._bytes > self._most_bytes:
+    def _check_size(self) -> None:
+        """Raise HttpError (413) if there are too many bytes."""
+        if self._pcm is not None:
+            if self._bytes > self._pcm[0] + (self.most_seconds + 1) * SAMPLE_RATE * 2:
+                raise self.too_long()
+        elif self._bytes > self._most_bytes:
             raise HttpError(
                 413,
                 f"The file has more than {self._most_bytes // 2**20} MB "
@@ -267,34 +247,46 @@ class Upload:
                 "16-bit mono PCM at 16 kHz may be larger.",
                 param="file",
             )  # fmt: skip
-        if self._file is None:
-            spool = tempfile.NamedTemporaryFile(prefix="voxtui-")  # noqa: SIM115 (see ExitStack)
-            self._file = self._files.enter_context(spool)
-        await to_thread.run_sync(self._file.write, data)
 
-    async def end(self) -> None:
+    def too_long(self) -> HttpError:
+        minutes = self.most_seconds // 60
+        return HttpError(
+            413, f"The sound is longer than {minutes} min. serve.max_audio_minutes sets the limit.",
+            param="file",
+        )  # fmt: skip
+
+    def end(self) -> None:
         """Finish the upload. Raises HttpError if it held no file."""
         self.times.uploaded_at = time.monotonic()
         if not self._bytes:
             raise HttpError(400, "The field `file` is missing or empty.", param="file")
-        if self._pcm is None and self._file is None:  # shorter than the header of a WAV
-            await self._spool(self._start)
-        self.recognition.end()
+        self._spool.end()
 
-    def spooled(self) -> Iterator[Samples]:
-        """Yield the samples of the file on the disk. Raises InputError. Runs on a thread."""
-        self._file.flush()
-        sound = pieces(Path(self._file.name), math.inf)
+    def sound(self) -> Iterator[Samples]:
+        """Yield the samples of the file. Raises InputError. Runs on a thread."""
+        sound = self._decoded() if self._pcm is None else self._streamed(*self._pcm)
         while True:
             began = time.monotonic()
-            try:
-                piece = next(sound, None)
-            except InputError as error:
-                raise InputError(_without_path(error, self._file.name)) from error
+            piece = next(sound, None)
             self.times.decode_seconds += time.monotonic() - began
             if piece is None:
                 return
             yield piece
+
+    def _streamed(self, offset: int, pcm: PcmStream) -> Iterator[Samples]:
+        cancelled = self.exchange.cancelled
+        while data := self._spool.read(offset, PIECE_BYTES, cancelled):
+            offset += len(data)
+            yield pcm.feed(data)
+
+    def _decoded(self) -> Iterator[Samples]:
+        path = self._spool.path
+        try:
+            yield from pieces(path, self.most_seconds)
+        except TooLong:
+            raise
+        except InputError as error:
+            raise InputError(_without_path(error, str(path))) from error
 
 
 def _without_path(error: InputError, path: str) -> str:
@@ -306,15 +298,14 @@ def _without_path(error: InputError, path: str) -> str:
 class Answer:
     """The answer to one request: whole at the end, or one event per segment."""
 
-    def __init__(self, send: Send, options: Options) -> None:
+    def __init__(self, exchange: Exchange, options: Options) -> None:
         self.options = options
-        self.begun = False
-        self._send = send
-        self._sending = anyio.Lock()
-        self._segments: list[Segment] = []
+        self._exchange = exchange
+        self._sending = Lock()
+        self._segments: list[TranscriptSegment] = []
         self._sent = 0
 
-    async def add(self, segment: Segment) -> None:
+    async def add(self, segment: TranscriptSegment) -> None:
         self._segments.append(segment)
         await self.catch_up()
 
@@ -326,13 +317,7 @@ class Answer:
                 text = self._segments[self._sent].text
                 delta = f" {text}" if self._sent else text
                 self._sent += 1
-                await self.event({"type": "transcript.text.delta", "delta": delta})
-
-    async def event(self, event: dict[str, Any]) -> None:
-        if not self.begun:
-            await self._begin("text/event-stream", {"cache-control": "no-cache"})
-        data = b"data: " + msgspec.json.encode(event) + b"\n\n"
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+                await self._exchange.event({"type": "transcript.text.delta", "delta": delta})
 
     async def finish(self, seconds: float, stages: dict[str, float]) -> None:
         """Send the rest. `seconds` of sound; `stages` in seconds."""
@@ -340,7 +325,7 @@ class Answer:
         numbers = _numbers(seconds, stages)
         if self.options.stream:
             await self.catch_up()
-            await self.event(
+            await self._exchange.event(
                 {
                     "type": "transcript.text.done",
                     "text": text,
@@ -348,13 +333,15 @@ class Answer:
                     "x_voxtral": numbers,
                 }
             )
-            await self._send({"type": "http.response.body"})
+            await self._exchange.end()
             return
         headers = {f"x-voxtral-{name.replace('_', '-')}": str(n) for name, n in numbers.items()}
         headers["server-timing"] = ", ".join(f"{k};dur={v * 1000:.3f}" for k, v in stages.items())
         form = self.options.response_format
-        await self._begin(MEDIA.get(form, "application/json"), headers)
-        await self._send({"type": "http.response.body", "body": self._body(form, text, seconds)})
+        media = MEDIA.get(form, "application/json")
+        kind = media if media == "application/json" else f"{media}; charset=utf-8"
+        await self._exchange.begin(kind, headers)
+        await self._exchange.end(self._body(form, text, seconds))
 
     def _body(self, form: str, text: str, seconds: float) -> bytes:
         match form:
@@ -379,13 +366,6 @@ class Answer:
                 )
             case _:
                 return msgspec.json.encode({"text": text, "usage": openai_types.usage(seconds)})
-
-    async def _begin(self, media: str, headers: dict[str, str]) -> None:
-        self.begun = True
-        kind = media if media == "application/json" else f"{media}; charset=utf-8"
-        pairs = {"content-type": kind, **headers}
-        encoded = [(name.encode(), value.encode()) for name, value in pairs.items()]
-        await self._send({"type": "http.response.start", "status": 200, "headers": encoded})
 
 
 def _numbers(seconds: float, stages: dict[str, float]) -> dict[str, float]:

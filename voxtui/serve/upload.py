@@ -1,11 +1,16 @@
-"""Read a multipart upload while it arrives, in bounded memory."""
+"""Read a request's body while it arrives, in bounded memory, and store a file on the disk."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+import threading
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from email.message import Message
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 import anyio
 from multipart import MultipartError, MultipartSegment, PushMultipartParser  # pyright: ignore[reportMissingTypeStubs]
@@ -13,16 +18,23 @@ from multipart import MultipartError, MultipartSegment, PushMultipartParser  # p
 from voxtui.serve.openai_types import HttpError
 
 if TYPE_CHECKING:
+    from threading import Event as Flag
+
     from starlette.datastructures import Headers
     from starlette.types import Receive
 
-IDLE_SECONDS = 30.0
-"""Time without data after which the request is refused."""
+WINDOW_SECONDS = 30.0
+"""A body that brings less than LEAST_BYTES in this time is refused."""
+
+LEAST_BYTES = 8192
+"""A third of what the slowest speech codecs send in real time."""
 
 MOST_FIELDS = 64
 
 LONGEST_FIELD = 64 * 1024
 """Most bytes of a field other than the file."""
+
+POLL_SECONDS = 0.1
 
 
 class Disconnected(Exception):
@@ -44,15 +56,15 @@ class FileData:
 
 async def body(receive: Receive) -> AsyncIterator[bytes]:
     """Yield the pieces of a request's body. Raises HttpError (408) and Disconnected."""
-    more = True
+    more, taken, due_at = True, 0, time.monotonic() + WINDOW_SECONDS
     while more:
         try:
-            with anyio.fail_after(IDLE_SECONDS):
+            with anyio.fail_after(due_at - time.monotonic()):
                 message = await receive()
         except TimeoutError:
             raise HttpError(
                 408,
-                f"No data arrived for {IDLE_SECONDS:g} s.",
+                f"Less than {LEAST_BYTES} bytes arrived within {WINDOW_SECONDS:g} s.",
                 code="timeout",
                 headers={"x-should-retry": "false"},
             ) from None
@@ -60,11 +72,16 @@ async def body(receive: Receive) -> AsyncIterator[bytes]:
             raise Disconnected
         more = message.get("more_body", False)
         if data := message.get("body", b""):
+            taken += len(data)
+            asked_at = time.monotonic()
             yield data
+            due_at += time.monotonic() - asked_at  # the time in which we did not read
+            if taken >= LEAST_BYTES:
+                taken, due_at = 0, time.monotonic() + WINDOW_SECONDS
 
 
 async def small_body(receive: Receive, most: int) -> bytes:
-    """Return a whole body of at most `most` bytes. Raises HttpError (413)."""
+    """Return a whole body of at most `most` bytes. Raises HttpError (413) and Disconnected."""
     whole = bytearray()
     async for data in body(receive):
         whole += data
@@ -81,7 +98,9 @@ async def form(headers: Headers, receive: Receive) -> AsyncIterator[Field | File
     content = Message()
     content["content-type"] = headers.get("content-type", "")
     boundary = content.get_boundary("")
-    if content.get_content_type() != "multipart/form-data" or not boundary:
+    if content.get_content_type() != "multipart/form-data" or not boundary.isascii():
+        boundary = ""
+    if not boundary:
         raise HttpError(400, "The body must be multipart/form-data with a field `file`.")
     reading: MultipartSegment | None = None
     value = b""
@@ -98,7 +117,7 @@ async def form(headers: Headers, receive: Receive) -> AsyncIterator[Field | File
                 elif event is None:
                     assert reading is not None
                     if not _is_file(reading):
-                        yield Field(reading.name or "", value.decode(errors="replace"))
+                        yield _field(reading.name or "", value)
                 elif reading is not None and _is_file(reading):
                     yield FileData(bytes(event))
                 else:
@@ -106,9 +125,60 @@ async def form(headers: Headers, receive: Receive) -> AsyncIterator[Field | File
                     if len(value) > LONGEST_FIELD:
                         raise HttpError(413, f"A field has more than {LONGEST_FIELD} bytes.")
         parser.close()
-    except MultipartError as error:
+    except (MultipartError, UnicodeDecodeError) as error:
         raise HttpError(400, f"The form is damaged: {error}.") from error
+
+
+def _field(name: str, value: bytes) -> Field:
+    try:
+        return Field(name, value.decode())
+    except UnicodeDecodeError as error:
+        raise HttpError(400, f"The field {name!r} is not UTF-8.", param=name) from error
 
 
 def _is_file(segment: MultipartSegment) -> bool:
     return segment.name == "file"
+
+
+class Spool:
+    """A file without a name, which no kill leaves behind. One thread writes, another one reads."""
+
+    def __init__(self) -> None:
+        """Make the file. Raises OSError."""
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (see __exit__)
+        self._size = 0
+        self._ended = False
+        self._changed = threading.Condition()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    @property
+    def path(self) -> Path:
+        """The path by which this process can open it."""
+        return Path(f"/dev/fd/{self._file.fileno()}")
+
+    def write(self, data: bytes) -> None:
+        """Append `data`. Raises OSError."""
+        at = 0
+        while at < len(data):
+            at += os.pwrite(self._file.fileno(), data[at:], self._size + at)
+        with self._changed:
+            self._size += len(data)
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Note that nothing more will be written."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def read(self, offset: int, most: int, cancelled: Flag) -> bytes:
+        """Return up to `most` bytes from `offset`, once there are any; none: it has ended."""
+        with self._changed:
+            while self._size <= offset and not self._ended and not cancelled.is_set():
+                self._changed.wait(POLL_SECONDS)
+        return b"" if cancelled.is_set() else os.pread(self._file.fileno(), most, offset)

@@ -11,9 +11,9 @@ from voxtui.errors import InputError
 from voxtui.session.user_session import ClipEnded, NotAllowed, UserSessionEvent
 
 if TYPE_CHECKING:
-    from voxtui.audio.clips import Listener
+    from voxtui.audio.clips import FrameSink
 
-Speak: TypeAlias = Callable[["Listener", threading.Event], object]
+Speak: TypeAlias = Callable[["FrameSink", threading.Event], object]
 """Speaks a clip in real time, on the calling thread, until it ends or the flag is set."""
 
 OpenClip: TypeAlias = Callable[[Path], Speak]
@@ -27,7 +27,7 @@ class ClipPlayer:
         self,
         clips: Sequence[tuple[str, Path]],
         open_clip: OpenClip | None,
-        listener: Listener,
+        listener: FrameSink,
         deliver: Callable[[UserSessionEvent], object],
     ) -> None:
         self.names = [name for name, _ in clips] if open_clip else []

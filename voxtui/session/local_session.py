@@ -302,7 +302,6 @@ class LocalSession(UserSession):
         return most, most - attached_tokens(self.engine.past)
 
     def play_clip(self, number: int) -> str:
-        """Speak a sample clip, counted from 1. Return its name. Raises NotAllowed."""
         self.clips.check(number)
         self._require_model()
         self.talking = None
@@ -360,7 +359,6 @@ class LocalSession(UserSession):
             raise NotAllowed("Devices can be looked for only between turns.", "information")
 
     def rescan_devices(self) -> None:
-        """Find devices that were plugged in. Raises NotAllowed."""
         self.check_rescan()
         self._let_go()
         self.engine.post(RescanDevices())
@@ -438,7 +436,6 @@ class LocalSession(UserSession):
         self.conversation.store(() if self._forgot else self.engine.past)
 
     def _let_go(self) -> None:
-        """Stop the clip in progress, and ignore the release of a key that is still down."""
         self.clips.stop()
         self.talking = None
 
@@ -501,5 +498,4 @@ class LocalSession(UserSession):
             self._trying.clear()
 
     def _notify(self, sentence: str) -> None:
-        """Show a sentence. Any thread."""
         self._deliver(Notice(sentence, "information"))

@@ -71,7 +71,6 @@ class UserSession:
         self.engine.close(0)
 
     def close(self, seconds: float | None = None) -> None:
-        """End everything. Wait for the parts no longer than `seconds`."""
         self.engine.close(seconds)
 
     def take(self, event: UserSessionEvent) -> None:

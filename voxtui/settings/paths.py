@@ -35,7 +35,6 @@ def user_config_file() -> Path:
 
 
 def user_folders() -> PlatformDirs:
-    """Return the system's folders for the configuration, data, state and cache of voxtui."""
     from platformdirs import PlatformDirs
 
     return PlatformDirs("voxtui", appauthor=False)

@@ -66,7 +66,6 @@ class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
     @property
     def hosts(self) -> str:
-        """Return the servers that receive the user's voice and words."""
         urls = (self.transcription_url, self.url) if self.transcription_model else (self.url,)
         return " and ".join(dict.fromkeys(urlsplit(url).netloc for url in urls if url))
 
@@ -95,7 +94,6 @@ class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def idle_transcript(self) -> bool:
-        """Return whether the brain transcribes an utterance when idle."""
         return (self.remote if self.name == "remote" else self.voxtral).idle_transcript
 
 
@@ -317,6 +315,8 @@ class ServeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tls_key: str = ""
     max_upload_mb: Annotated[int, Meta(ge=1, le=10_000)] = 100
     """megabytes of an uploaded file, which is stored until it is complete"""
+    max_audio_minutes: Annotated[int, Meta(ge=1, le=10_000)] = 180
+    """minutes of sound in an uploaded file"""
 
 
 _COMMAND_KEY = re.compile(r"ctrl\+[abd-gk-y]|f[1-9]|f1[0-2]")

@@ -106,7 +106,6 @@ def project_keys() -> frozenset[str]:
 
 
 def active_config_file() -> Path | None:
-    """Return the file in force without `--config`. Raises ConfigError."""
     if os.path.lexists(PROJECT_FILE):
         return PROJECT_FILE
     path = user_config_file()
@@ -244,7 +243,6 @@ def _from_text(place: str, key: str, text: str) -> Any:
 
 
 def _checked(place: str, key: str, value: Any) -> Any:
-    """Convert `value` to the type of `key`. Raises ConfigError."""
     kind = _keys()[key]
     if isinstance(value, str):
         value = RETIRED_VALUES.get(key, {}).get(value, value)
@@ -289,7 +287,6 @@ def _requirement(kind: inspect.Type) -> str:
 
 
 def _meant(key: str, value: Any) -> str:
-    """Return the value that was probably meant; empty if there is none."""
     match inspect.type_info(_keys()[key]), value:
         case inspect.LiteralType(), str():
             return next(iter(difflib.get_close_matches(value, options_of(key), 1)), "")

@@ -81,8 +81,8 @@ class AssistantSkills:
         return SkillAnswer(answer) if isinstance(answer, str) else answer
 
     def _answer(self, request: SkillRequest) -> SkillAnswer | str | None:
+        from voxtui.skills.about_itself import about_itself
         from voxtui.skills.intents import Fact, Question
-        from voxtui.skills.privacy_answers import about_itself
         from voxtui.skills.requests import acts, carry_out
         from voxtui.skills.understand import understand
 
@@ -114,7 +114,7 @@ class AssistantSkills:
 
     def doubt(self, reply: str) -> str | None:
         """Return a sentence if `reply` claims a timer or a message. See Skills."""
-        from voxtui.skills.false_claims import doubt
+        from voxtui.skills.about_itself import doubt
 
         return doubt(reply)
 
@@ -133,8 +133,7 @@ class AssistantSkills:
         for module in (
             "skills.understand",
             "skills.requests",
-            "skills.false_claims",
-            "skills.privacy_answers",
+            "skills.about_itself",
         ):
             import_module(f"voxtui.{module}")
         while self._rings and not self._closed:

@@ -1,10 +1,16 @@
-"""Questions about the time and the date."""
+"""Questions about the time and the date, here and in other places.
+
+The zone data of this machine knows the times in other places.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from zoneinfo import TZPATH, ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from voxtui.skills.days import (
     DATE,
@@ -19,11 +25,9 @@ from voxtui.skills.days import (
     read_day,
     say_day,
 )
-from voxtui.skills.durations import say_span
 from voxtui.skills.hours import CLOCK, read_moment, say_time, utc
 from voxtui.skills.intents import Fact, Question
-from voxtui.skills.normalise import ordinal
-from voxtui.skills.zones import time_in
+from voxtui.skills.normalise import ordinal, say_span
 
 _NOW = r"(?: (?:now|right now|currently|at the moment|here|today))*"
 _WEEKDAY_OF = r"(?:day of the week|weekday|day|date)"
@@ -233,3 +237,59 @@ def _name(named: str, day: date) -> str:
 def _inside(named: str, day: date, today: date) -> str:
     name = _name(named, day)
     return say_day(day, today) if name == "That" else name if name[0] != "T" else name.lower()
+
+
+_UNCERTAIN = ("georgia", "center", "east", "general", "north", "south", "west")
+
+_ZONE = re.compile(r"^the |(?: standard| daylight)? time ?zone$| (?:standard )?time$|^time zone ")
+
+
+def time_in(place: str, now: datetime) -> datetime | None:
+    """Return the local time of a city or country at `now` (aware); None if it is not certain.
+
+    The zone data takes some 20 ms to list, once.
+    """
+    low = _ZONE.sub("", place.lower()).strip()
+    low = re.sub(r"^the |(?: standard| daylight)$", "", low)
+    try:
+        times = [now.astimezone(ZoneInfo(name)) for name in _zones().get(low, ())]
+    except (OverflowError, ValueError, ZoneInfoNotFoundError):
+        return None
+    if not times or any(one.utcoffset() != times[0].utcoffset() for one in times):
+        return None  # a country with several times
+    if "standard" in place.lower() and times[0].dst():
+        return None  # it is summer there
+    return times[0].replace(tzinfo=None)
+
+
+@cache
+def _zones() -> dict[str, tuple[str, ...]]:
+    names = sorted(name for name in available_timezones() if "/" in name and name[:3] != "Etc")
+    zones: dict[str, tuple[str, ...]] = {
+        name.rpartition("/")[2].replace("_", " ").lower(): (name,) for name in names
+    }
+    countries: dict[str, list[str]] = {}
+    for line in _lines("zone.tab"):
+        code, _, zone = line.split("\t")[:3]
+        countries.setdefault(code, []).append(zone)
+    for line in _lines("iso3166.tab"):
+        code, _, country = line.partition("\t")
+        plain = re.sub(r" \(.*", "", country).lower()
+        if code in countries:
+            zones.setdefault(plain, tuple(countries[code]))
+    for name in _UNCERTAIN:
+        zones.pop(name, None)
+    for line in _rows(Path(__file__).parent / "cities.tsv"):
+        zone, cities = line.split("\t")
+        zones.update(dict.fromkeys(cities.split(", "), (zone,)))
+    return zones
+
+
+def _lines(name: str) -> list[str]:
+    files = (Path(folder) / name for folder in TZPATH)
+    return next((_rows(file) for file in files if file.is_file()), list[str]())
+
+
+def _rows(file: Path) -> list[str]:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]

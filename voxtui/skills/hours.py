@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
 from voxtui.skills.days import DAY, Ambiguous, read_day, say_day
-from voxtui.skills.durations import SPAN, seconds_in
+from voxtui.skills.normalise import SPAN, seconds_in
 
 _PART_NAMES = "morning|afternoon|evening|night"
 

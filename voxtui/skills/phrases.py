@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 
 from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
+from voxtui.skills.clock import time_in
 from voxtui.skills.hours import utc
 from voxtui.skills.intents import Fact
-from voxtui.skills.zones import time_in
 
 SLOWER = 0.75
 """The pace of an answer that is said more slowly."""
@@ -49,7 +49,7 @@ def understand(text: str, now: datetime, past: Past) -> Fact | None:
     `past`: the turns before, oldest first. None if no form matches, or if the answer is not known.
     """
     folded = _fold(text)
-    for language in _languages():
+    for language in languages():
         begin, end = 0, len(folded)
         before, after = language.courtesy
         while found := before.match(folded, begin, end):
@@ -147,7 +147,8 @@ def _fold(text: str) -> str:
 
 
 @cache
-def _languages() -> tuple[_Language, ...]:
+def languages() -> tuple[_Language, ...]:
+    """Return the forms and answers of each language, English first."""
     tables = tomllib.loads((Path(__file__).parent / "phrases.toml").read_text(encoding="utf-8"))
     return tuple(_language(code, table) for code, table in tables.items())
 

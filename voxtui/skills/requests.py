@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import msgspec
 
-from voxtui.skills.durations import say_span
 from voxtui.skills.hours import local, say_moment, utc
 from voxtui.skills.intents import (
     CancelReminder,
@@ -18,7 +17,7 @@ from voxtui.skills.intents import (
     TimerRequest,
     Which,
 )
-from voxtui.skills.normalise import spoken_list
+from voxtui.skills.normalise import say_span, spoken_list
 from voxtui.skills.timer_store import MOST_ENTRIES, Entries, Reminder, Timer, TimerStore
 
 Request = TimerRequest | NewReminder | ListReminders | CancelReminder

@@ -5,7 +5,9 @@ A sum is one only if every sign of it was understood. It is computed exactly.
 
 from __future__ import annotations
 
+import ast
 import math
+import operator
 import re
 from collections.abc import Callable
 from fractions import Fraction
@@ -59,7 +61,11 @@ _TOKEN = re.compile(r"\d+(?:\.\d+)?|[-+*/^()²³]")
 _CERTAIN = re.compile(r"[a-z]|[+*^=×÷²³]")
 """`3 - 2` and `16 / 9` alone may be a score or a ratio. With one of these they are sums."""
 
-_POWERS = "^²³"
+_TWO_READINGS = re.compile(
+    r"(?:^|[-+*/^(])-[\d.]+[\^²³]|[\^²³](?:[\d.]+\^|\^)|\^[\d.]+[²³]|\^\(.*\)[\^²³]"
+    r"|[²³]{3}|\)[²³]{2}"
+)
+"""`minus two squared`, and `two to the power of three squared`. `2 cubed squared` has one."""
 
 _MOST_BITS = 4000
 
@@ -118,68 +124,29 @@ def _root(value: Fraction) -> Fact | Question:
 
 
 def _evaluate(tokens: list[str]) -> Fraction:
-    """Compute a sum with the usual precedence. Raises _Unclear, ZeroDivisionError."""
-    rest = tokens[::-1]
-
-    def level(signs: str, operand: Callable[[], Fraction]) -> Fraction:
-        value = operand()
-        while rest and rest[-1] in signs:
-            value = _apply(rest.pop(), value, operand())
-        return value
-
-    def total() -> Fraction:
-        return level("+-", product)
-
-    def product() -> Fraction:
-        return level("*/", signed)
-
-    def signed() -> Fraction:
-        if not (rest and rest[-1] == "-"):
-            return power()
-        rest.pop()
-        if rest[-2:-1] and rest[-2] in _POWERS:
-            raise _Unclear  # `minus two squared` has two readings
-        return -signed()
-
-    def power() -> Fraction:
-        value, begun = single(), False
-        while rest and rest[-1] in _POWERS:
-            sign = rest.pop()
-            if sign == "^" and begun:
-                raise _Unclear
-            value = _power(value, single() if sign == "^" else Fraction("²³".index(sign) + 2))
-            if sign == "^" and rest and rest[-1] in _POWERS:
-                raise _Unclear  # `two to the power of three squared` has two readings
-            begun = True
-        return value
-
-    def single() -> Fraction:
-        token = rest.pop() if rest else ""
-        if token == "(":
-            value = total()
-            if not rest or rest.pop() != ")":
-                raise _Unclear
-            return value
-        if not token or not token.isascii() or not token[0].isdigit():
-            raise _Unclear
-        return Fraction(token)
-
-    value = total()
-    if rest:
+    """Compute a sum with the usual precedence, which is Python's. Raises _Unclear."""
+    text = "".join(tokens)
+    if _TWO_READINGS.search(text):
         raise _Unclear
-    return value
+    source = re.sub(r"([\d.]+)([²³])([²³])", r"(\1\2)\3", text)
+    source = source.replace("^", "**").replace("²", "**2").replace("³", "**3")
+    try:
+        return _computed(ast.parse(source, mode="eval").body, source)
+    except SyntaxError as error:
+        raise _Unclear from error
 
 
-def _apply(sign: str, left: Fraction, right: Fraction) -> Fraction:
-    match sign:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
+def _computed(node: ast.expr, source: str) -> Fraction:
+    """Return the exact value of a part of `source`. Raises _Unclear, ZeroDivisionError."""
+    match node:
+        case ast.Constant():
+            return Fraction(source[node.col_offset : node.end_col_offset])
+        case ast.UnaryOp(ast.USub(), operand):
+            return -_computed(operand, source)
+        case ast.BinOp(left, sign, right) if type(sign) in _SIGNS:
+            return _SIGNS[type(sign)](_computed(left, source), _computed(right, source))
         case _:
-            return left / right
+            raise _Unclear
 
 
 def _power(base: Fraction, exponent: Fraction) -> Fraction:
@@ -187,3 +154,12 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
     if exponent.denominator != 1 or abs(exponent) * size > _MOST_BITS:
         raise _Unclear
     return base ** int(exponent)
+
+
+_SIGNS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: lambda a, b: a / b,
+    ast.Pow: _power,
+}

@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 
 from voxtui.dialogue.protocols import Past
-from voxtui.skills import clock, phrases, recall, reminder_words, sums, timer_words, units
+from voxtui.skills import clock, phrases, recall, sums, timer_words, units
 from voxtui.skills.intents import Meaning
 from voxtui.skills.normalise import normalise, strip_courtesy
 
@@ -27,7 +27,7 @@ def understand(sentence: str, now: datetime, past: Past = ()) -> Meaning | None:
         return meaning
     text = strip_courtesy(normalise(sentence))
     try:
-        dated = reminder_words.understand(text, now) or clock.understand(text, now)
+        dated = timer_words.understand_reminder(text, now) or clock.understand(text, now)
     except (ValueError, OverflowError):
         return None  # a day that no calendar of Python's has
     return dated or timer_words.understand(text) or sums.understand(text) or units.understand(text)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 from voxtui.skills.intents import Fact, Question
 from voxtui.skills.normalise import figure
@@ -23,54 +24,13 @@ class Unit:
     offset: Fraction = Fraction(0)
 
 
-_ROWS = """
-length  mm     1/1000         millimetre  millimetres  millimeter millimeters mm
-length  cm     1/100          centimetre  centimetres  centimeter centimeters cm
-length  m      1              metre       metres       meter meters m
-length  km     1000           kilometre   kilometres   kilometer kilometers km
-length  in     0.0254         inch        inches
-length  ft     0.3048         foot        feet         ft
-length  yd     0.9144         yard        yards
-length  mi     1609.344       mile        miles        mi
-mass    g      1              gram        grams        gramme grammes g
-mass    kg     1000           kilogram    kilograms    kilo kilos kg
-mass    oz     28.349523125   ounce       ounces       oz
-mass    lb     453.59237      pound       pounds       lb lbs
-mass    st     6350.29318     stone       stone        stones
-mass    t      1000000        tonne       tonnes
-volume  ml     1/1000         millilitre  millilitres  milliliter milliliters ml
-volume  cl     1/100          centilitre  centilitres  centiliter centiliters cl
-volume  dl     1/10           decilitre   decilitres   deciliter deciliters dl
-volume  l      1              litre       litres       liter liters l
-volume  teaspoon   0.00492892159375  US_teaspoon    US_teaspoons    teaspoon teaspoons
-volume  tablespoon 0.01478676478125  US_tablespoon  US_tablespoons  tablespoon tablespoons
-volume  cup        0.2365882365      US_cup         US_cups         cup cups
-volume  floz       0.0295735295625   US_fluid_ounce US_fluid_ounces fluid_ounce fluid_ounces
-volume  pint       0.473176473       US_pint        US_pints        pint pints
-volume  quart      0.946352946       US_quart       US_quarts       quart quarts
-volume  gallon     3.785411784       US_gallon      US_gallons      gallon gallons
-speed   km/h   5/18     kilometre_per_hour kilometres_per_hour kilometers_per_hour km/h kph kmh
-speed   mph    0.44704  mile_per_hour      miles_per_hour      mph
-speed   m/s    1        metre_per_second   metres_per_second   meters_per_second
-speed   knot   463/900  knot               knots
-area    m2     1            square_metre     square_metres     square_meter square_meters
-area    ft2    0.09290304   square_foot      square_feet
-area    km2    1000000      square_kilometre square_kilometres square_kilometer square_kilometers
-area    acre   4046.8564224 acre             acres
-area    hectare 10000       hectare          hectares
-time    second 1        second   seconds
-time    minute 60       minute   minutes
-time    hour   3600     hour     hours
-time    day    86400    day      days
-time    week   604800   week     weeks
-"""
-
 ABSOLUTE_ZERO = Fraction("-273.15")
 
 
 def _table() -> dict[str, Unit]:
     units: dict[str, Unit] = {}
-    for row in _ROWS.strip().splitlines():
+    file = Path(__file__).with_suffix(".txt")
+    for row in file.read_text(encoding="utf-8").splitlines()[1:]:
         dimension, symbol, factor, *names = (part.replace("_", " ") for part in row.split())
         unit = Unit(symbol, dimension, Fraction(factor), names[0], names[1])
         units.update({name.lower(): unit for name in names})

@@ -18,7 +18,6 @@ def offset_file() -> Path:
 
 
 def save_offset(path: Path, speaker: str, microphone: str, offset: float) -> None:
-    """Write the offset of two devices, in seconds, to `path`. Raises InputError."""
     known = {"speaker": speaker, "microphone": microphone, "offset_ms": round(offset * 1000, 1)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,13 +40,11 @@ def newest_offset() -> float:
 
 
 def offset_in(path: Path, speaker: str | None) -> float | None:
-    """Return the milliseconds that `path` holds for `speaker`, or None."""
     known = _known(path)
     return known[1] if known and known[0] == speaker else None
 
 
 def _known(path: Path) -> tuple[str, float] | None:
-    """Return the speaker and the milliseconds that `path` holds."""
     try:
         known = json.loads(read_file(path, LARGEST_BYTES))
         return known["speaker"], float(known["offset_ms"])

@@ -21,7 +21,6 @@ def open_private(path: Path, flags: int) -> int:
 
 
 def read_file(path: Path, limit: int) -> bytes:
-    """Return the first `limit` bytes of the regular file `path`; raise OSError."""
     found = _regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), path)
     with os.fdopen(found, "rb") as file:
         return file.read(limit)

@@ -52,7 +52,7 @@ Emit: TypeAlias = Callable[[Event], object]
 Source = Literal["microphone", "typed", "replay", "clip"]
 
 
-class Line(msgspec.Struct, frozen=True):
+class MetricsLine(msgspec.Struct, frozen=True):
     """A turn as a file keeps it. Keys that newer versions add are ignored."""
 
     at: Annotated[datetime, msgspec.Meta(tz=True)]
@@ -88,7 +88,7 @@ class Line(msgspec.Struct, frozen=True):
 class Past:
     """The turns of all files, oldest first."""
 
-    lines: list[Line]
+    lines: list[MetricsLine]
     damaged: int
     """lines that could not be read"""
 
@@ -99,8 +99,8 @@ def metrics_folder() -> Path:
 
 def read(folder: Path) -> Past:
     """Return every turn of the files of `folder`, which need not exist. Raises InputError."""
-    decoder = msgspec.json.Decoder(Line)
-    lines: list[Line] = []
+    decoder = msgspec.json.Decoder(MetricsLine)
+    lines: list[MetricsLine] = []
     damaged = 0
     for file in _files(folder):
         try:
@@ -199,7 +199,6 @@ class MetricsLog:
                 pass
 
     def _write(self) -> None:
-        """Append turns until None comes. Runs on its own thread."""
         assert self._folder is not None
         _delete_oldest(self._folder)
         while (finished := self._finished.get()) is not None:
@@ -239,7 +238,6 @@ def _append(file: Path, line: bytes) -> None:
 
 @contextmanager
 def metrics_log(enabled: bool) -> Generator[MetricsLog]:
-    """Open the log of this session, and close it at the end."""
     log = MetricsLog(metrics_folder() if enabled else None)
     try:
         yield log

@@ -25,7 +25,7 @@ LARGEST = 4 << 20
 """Bytes. A history of 32,000 tokens and a given text have less than 1 MB."""
 
 
-class Exchange(msgspec.Struct, frozen=True):
+class StoredTurn(msgspec.Struct, frozen=True):
     """A turn, or a given text, as it stands in the file."""
 
     you: str
@@ -77,7 +77,7 @@ class SavedConversation:
         self._thread = threading.Thread(target=self._write, name="voxtui-kept", daemon=True)
         self._thread.start()
         try:
-            exchanges = msgspec.json.decode(read_file(self.file, LARGEST), type=list[Exchange])
+            exchanges = msgspec.json.decode(read_file(self.file, LARGEST), type=list[StoredTurn])
         except FileNotFoundError:
             return ()
         except OSError as error:
@@ -102,7 +102,6 @@ class SavedConversation:
         self.close(seconds)
 
     def close(self, seconds: float | None = None) -> None:
-        """Write what was stored, for `seconds` at most, and free the file."""
         if self._thread is not None:
             self._states.put(None)
             self._thread.join(seconds)
@@ -127,11 +126,11 @@ class SavedConversation:
         self._tell(f"This conversation is not kept: {self.file}: {error.strerror or error}.")
 
 
-def _as_exchange(turn: PastTurn) -> Exchange:
-    return Exchange(turn.user_text, turn.reply_text, turn.clock, turn.attached)
+def _as_exchange(turn: PastTurn) -> StoredTurn:
+    return StoredTurn(turn.user_text, turn.reply_text, turn.clock, turn.attached)
 
 
-def _as_turn(exchange: Exchange) -> PastTurn:
+def _as_turn(exchange: StoredTurn) -> PastTurn:
     """Return the turn without a number, because this voxtui counts its own turns from 1."""
     you, vox = strip_control_characters(exchange.you), strip_control_characters(exchange.vox)
     reply = tuple(Token(word) for word in re.findall(r"\s*\S+", vox))

@@ -211,7 +211,6 @@ def _times(result: Turn) -> str:
 
 
 def _free_path(wanted: Path) -> Path:
-    """Return `wanted`, with a number behind it if something has that name."""
     path, n = wanted, 1
     while os.path.lexists(path):
         n += 1

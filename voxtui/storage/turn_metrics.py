@@ -33,7 +33,6 @@ class Verdict(StrEnum):
 
 
 def verdict(value: float | None, target: float | None) -> Verdict | None:
-    """Compare `value` with `target`; None if either is missing."""
     if value is None or target is None:
         return None
     return Verdict.WITHIN if value <= target else Verdict.OVER
@@ -55,7 +54,6 @@ class Headline:
         return self.name.lower().replace(" ", "_").replace("/", "_per_")
 
     def goal(self, turn: Turn, targets: Targets) -> float | None:
-        """Return the target of `turn`: a typed one has targets of its own."""
         return self.target(targets.judging(turn.typed))
 
     def verdict(self, turn: Turn, targets: Targets) -> Verdict | None:

@@ -1,4 +1,4 @@
-"""The screen: shows the engine's events, and turns keys into commands of the controls."""
+"""The screen: shows the engine's events, and turns keys into commands of the session."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from voxtui.ui.menu.palette import Entry
 from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
 from voxtui.ui.status import LEVEL_SECONDS, Status
 from voxtui.ui.talk.pasted import FIELD_CHARACTERS, joined_lines
-from voxtui.ui.talk.talk import Talk
+from voxtui.ui.talk.talk import PushToTalk
 from voxtui.ui.talk.talkbar import TalkBar
 from voxtui.ui.terminal import gc_tuning
 from voxtui.ui.terminal.keyboard import Key, KeyboardAnswer, KeyUp
@@ -91,20 +91,20 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
             lambda: self.post_message(EventsWaiting()),
             lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call),
         )
-        self.controls = LocalSession(
+        self.session = LocalSession(
             make_engine, self._events.put, config, clips, open_clip, factories
         )
         self.transcript = Transcript()
         self.panel = LatencyPanel(config.targets.resolved(config.brain.name))
         self.timers = Timers()
         self.bar = TalkBar()
-        self.talk = Talk(self.controls, self.bar)
+        self.talk = PushToTalk(self.session, self.bar)
         self.turns = TurnViews(self.transcript, self.panel)
-        self.status = Status(self.controls, self.talk, self.turns)
+        self.status = Status(self.session, self.talk, self.turns)
         self.keys = bindings(config.ui)
         self._bindings = BindingsMap(key for key in self.keys if key.action.startswith("app."))
-        self.main = MainScreen(self.keys, self.controls, self.talk, self.turns, self.status)
-        self.menu = Menu(self, self.controls)
+        self.main = MainScreen(self.keys, self.session, self.talk, self.turns, self.status)
+        self.menu = Menu(self, self.session)
         self.event_display = EventDisplay(self.main, self.menu, self.timers)
 
     def get_default_screen(self) -> MainScreen:
@@ -112,7 +112,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         # What depends on the terminal is set first, because a change styles all widgets again.
-        self.panel.show_as(size_for(self.controls.config.ui.panel, self.size))
+        self.panel.show_as(size_for(self.session.config.ui.panel, self.size))
         self._fit_screen(self.size)
         yield self.status.top
         yield self.status.banner
@@ -127,7 +127,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         yield Footer()
 
     def on_mount(self) -> None:
-        ui = self.controls.config.ui
+        ui = self.session.config.ui
         if ui.theme not in (AUTO, *AVAILABLE):
             self.status.show_problem(f"There is no theme {ui.theme!r} (ui.theme).")
         if not ui.motion:
@@ -146,19 +146,19 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
     def _start(self) -> None:
         gc_tuning.resume()
-        self.controls.start()
+        self.session.start()
         # Imports its library, which takes a third of a second, while the models load.
         Thread(target=rendered, args=("",), name="voxtui-markdown", daemon=True).start()
 
     def on_unmount(self) -> None:
-        self.controls.clips.stop()
+        self.session.clips.stop()
         gc_tuning.restore()
 
     def on_resize(self, event: events.Resize) -> None:
         self._fit_panel(event.size)
 
     def _fit_panel(self, terminal: Size) -> None:
-        size = size_for(self.controls.config.ui.panel, terminal)
+        size = size_for(self.session.config.ui.panel, terminal)
         if size != self.panel.chosen:
             self.panel.show_as(size)
 
@@ -178,10 +178,9 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self._keep_pace()
 
     def take_event(self, event: UserSessionEvent) -> None:
-        """Follow what the engine reports, and show it."""
         if self._is_taken_down and not isinstance(event, Died):
             return
-        self.controls.take(event)
+        self.session.take(event)
         self.talk.follow()
         self.event_display.show(event)
 
@@ -208,16 +207,15 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         """Show values that change without events: the level, the marks, the seconds of speech."""
         if self.turns.words_first or self._is_taken_down:
             return
-        self.status.hear(self.controls.engine.level)
+        self.status.hear(self.session.engine.level)
         self.timers.tick()
-        listening = self.controls.state is State.LISTENING
+        listening = self.session.state is State.LISTENING
         if listening:
             self.status.show_hint()
         self.turns.tick(listening)
 
     def _keep_pace(self) -> None:
-        """Tick fast while anybody speaks."""
-        if self.controls.state is State.READY:
+        if self.session.state is State.READY:
             self._fast.pause()
         else:
             self._fast.resume()
@@ -246,12 +244,12 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
             self.main.give_pasted()
             self.talk.press(key.time, isinstance(key, Key) and key.repeated)
             return True
-        if self.controls.post(Silence()) and not key.key.startswith("ctrl+"):
+        if self.session.post(Silence()) and not key.key.startswith("ctrl+"):
             return True
         return here and await self.main.take_key(key)
 
     def on_key_up(self, key: KeyUp) -> None:
-        if key.key == self.controls.config.ui.talk_key:
+        if key.key == self.session.config.ui.talk_key:
             self.talk.key_up(key.time)
 
     def on_app_blur(self, event: events.AppBlur) -> None:
@@ -262,7 +260,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.status.show_mode()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the present actions of the keys."""
         match action:
             case "help" | "command_palette":
                 return len(self.screen_stack) == 1
@@ -272,7 +269,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
     # Actions.
 
     def action_help_quit(self) -> None:
-        self.notify(f"{shown(self.controls.config.ui.keys.quit)} quits voxtui.")
+        self.notify(f"{shown(self.session.config.ui.keys.quit)} quits voxtui.")
 
     def action_look(self) -> None:
         self.menu.rescan()
@@ -281,7 +278,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.menu.open(self.commands(), section)
 
     def commands(self) -> Iterable[Entry]:
-        """Yield the entries of the menu that choose nothing."""
         yield from self.main.commands()
         yield Entry(SETTINGS, "Keys", self.action_help, "what each key does")
 
@@ -298,13 +294,12 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.menu.open(self.commands())
 
     def action_panel(self) -> None:
-        """Show the panel in the next of its sizes that fit this terminal."""
         sizes = [size for size in SIZES if size_for(size, self.size) == size]
         if len(sizes) == 1:
             self.notify("This terminal has room for the line only.")
             return
         size = sizes[(sizes.index(self.panel.chosen) + 1) % len(sizes)]
-        self.controls.choose("ui.panel", size)
+        self.session.choose("ui.panel", size)
         self._fit_panel(self.size)
 
     def action_help(self) -> None:
@@ -320,6 +315,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
     def exit(self, *arguments: Any, **options: Any) -> None:
         """Leave the screen. The parts close meanwhile, because both take a third of a second."""
-        self.controls.clips.stop()
-        self.controls.begin_closing()
+        self.session.clips.stop()
+        self.session.begin_closing()
         super().exit(*arguments, **options)

@@ -47,13 +47,13 @@ class EventDisplay(EventView):
         self._status.show_loading(step, fraction)
 
     def loaded(self, loaded: Loaded) -> None:
-        controls, panel = self._main.controls, self._turns.panel
+        session, panel = self._main.session, self._turns.panel
         self._main.program.clear_notifications()  # "still loading" is no longer true
         self._status.show_loaded(loaded)
         self._menu.loaded(loaded)
-        panel.judge_by(controls.config.targets.resolved(loaded.brain_name))
+        panel.judge_by(session.config.targets.resolved(loaded.brain_name))
         panel.devices_add(self.device_offset(loaded.speaker))
-        if controls.models_are_new:
+        if session.models_are_new:
             panel.models_loaded()
         if not self._frozen:
             self._frozen = True

@@ -22,7 +22,7 @@ from voxtui.ui.startup import Samples
 
 
 class MainScreen(PromptScreen):
-    """Translates commands and choices into those of the controls."""
+    """Translates commands and choices into those of the session."""
 
     async def send(self, text: str, corrected: int | None) -> None:
         """Run `text` as a command, or have it answered, in place of the turn `corrected`."""
@@ -39,7 +39,7 @@ class MainScreen(PromptScreen):
             if command is None and corrected is not None:
                 self._correct(corrected, text)
             elif command is None:
-                if self.controls.say(text) is None:
+                if self.session.say(text) is None:
                     self._note_queued(text)
             elif command[0] == "clip":
                 self.action_clip(number(command[1]))
@@ -61,7 +61,7 @@ class MainScreen(PromptScreen):
         """Give what is on the clipboard. Runs on a thread of its own, because it may block."""
         try:
             attachment = Attachment("the clipboard", clipboard_text())
-            self.program.call_from_thread(self.controls.post, Attach(attachment))
+            self.program.call_from_thread(self.session.post, Attach(attachment))
         except InputError as error:
             self.program.call_from_thread(self.status.show_problem, str(error))
         except NotAllowed as refused:
@@ -86,38 +86,38 @@ class MainScreen(PromptScreen):
         self.transcript.scroll_page_down()
 
     def action_new(self) -> None:
-        if self.controls.turn is not None:
+        if self.session.turn is not None:
             self.notify("A new conversation. /undo brings the old one back.")
-        self._do(self.controls.new_conversation)
+        self._do(self.session.new_conversation)
         self.turns.forget()
         self.transcript.clear()
 
     def action_undo(self) -> None:
         try:
-            self.controls.undo()
+            self.session.undo()
         except NotAllowed as refused:
             self._refuse(refused)
         else:
             self.transcript.restore()
 
     def action_mute(self) -> None:
-        self.status.top.show_muted(self.controls.toggle_mute())
+        self.status.top.show_muted(self.session.toggle_mute())
 
     def _correct(self, turn: int, text: str) -> None:
         """Answer `text` in place of `turn`; if that is refused, let it be edited again."""
         try:
-            self.controls.correct(turn, text)
+            self.session.correct(turn, text)
         except NotAllowed:
             self.bar.correct(turn, text)
             raise
 
     def action_again(self) -> None:
-        self._retry(partial(self.controls.answer_again, turn=self.turns.selected))
+        self._retry(partial(self.session.answer_again, turn=self.turns.selected))
 
     def action_edit(self, text: str = "") -> None:
         """Answer `text` in place of the selected or newest turn; empty: let its words be edited."""
         try:
-            turn, words = self.controls.words_of(self.turns.selected)
+            turn, words = self.session.words_of(self.turns.selected)
             if text:
                 self._correct(turn, text)
             else:
@@ -127,23 +127,21 @@ class MainScreen(PromptScreen):
         self.offer_keys()
 
     def action_fetch(self) -> None:
-        self._retry(self.controls.fetch)
+        self._retry(self.session.fetch)
 
     def _retry(self, act: Callable[[], object]) -> None:
-        """Call `act`, which may load the models again after a failed start."""
-        failed = self.controls.failed is not None
+        failed = self.session.failed is not None
         self._do(act)
-        if failed and self.controls.failed is None:
+        if failed and self.session.failed is None:
             self.begin_again()
 
     def begin_again(self) -> None:
-        """Show the loading once more."""
-        for text in self.controls.queued:
+        for text in self.session.queued:
             self._note_queued(text)
         self.status.begin_again()
 
     def action_clip(self, number: int) -> None:
-        self._do(partial(self.controls.play_clip, number))
+        self._do(partial(self.session.play_clip, number))
 
     @on(Samples.Chosen)
     def _clip_chosen(self, message: Samples.Chosen) -> None:
@@ -154,7 +152,7 @@ class MainScreen(PromptScreen):
             self.program.copy_to_clipboard(text)
             self.notify("The selection was handed to the terminal's clipboard.")
             return
-        finished = reversed(self.controls.record.finished)
+        finished = reversed(self.session.record.finished)
         reply = next((t.result.reply for t in finished if t.result and t.result.reply), None)
         if reply is None:
             self.notify("There is no answer to copy yet.", severity="warning")
@@ -168,7 +166,7 @@ class MainScreen(PromptScreen):
     def _save(self) -> None:
         """Save the session. Runs on a thread of its own, because a disk may be slow."""
         try:
-            place = self.controls.save()
+            place = self.session.save()
         except NotAllowed as refused:
             self.program.call_from_thread(self._refuse, refused)
         except InputError as error:
@@ -181,17 +179,15 @@ class MainScreen(PromptScreen):
         await self.program.run_action("panel")
 
     def commands(self) -> Iterable[Entry]:
-        """Yield the entries of the menu that choose nothing."""
         yield Entry(CONVERSATION, "New conversation", self.action_new)
         yield Entry(CONVERSATION, "Answer again", self.action_again, "what was said last")
         yield Entry(CONVERSATION, "Edit", self.action_edit, "what was heard, and send it instead")
         yield Entry(CONVERSATION, "Copy", self.action_copy, "the selection, or the last answer")
         yield Entry(CONVERSATION, "Paste", self.action_paste, "talk about the clipboard's text")
         yield Entry(CONVERSATION, "Save", self.action_save, "Markdown, JSON and sound files")
-        yield Entry(CONVERSATION, "Mute", self.action_mute, chosen=self.controls.muted)
+        yield Entry(CONVERSATION, "Mute", self.action_mute, chosen=self.session.muted)
 
     def _do(self, act: Callable[[], object]) -> None:
-        """Call `act`; show the sentence if it is refused."""
         try:
             act()
         except NotAllowed as refused:

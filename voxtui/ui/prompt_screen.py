@@ -27,7 +27,7 @@ from voxtui.ui.talk.pasted import (
     pasted_lines,
     too_long,
 )
-from voxtui.ui.talk.talk import Talk
+from voxtui.ui.talk.talk import PushToTalk
 from voxtui.ui.talk.talkbar import TalkBar
 from voxtui.ui.terminal.keyboard import Paste
 from voxtui.ui.terminal.painting import SteppedScreen
@@ -45,8 +45,8 @@ class PromptScreen(SteppedScreen):
     def __init__(
         self,
         keys: Sequence[Binding],
-        controls: LocalSession,
-        talk: Talk,
+        session: LocalSession,
+        talk: PushToTalk,
         turns: TurnViews,
         status: Status,
     ) -> None:
@@ -54,7 +54,7 @@ class PromptScreen(SteppedScreen):
         self._keys = frozenset(key.key for key in keys)
         own = BindingsMap(key for key in keys if not key.system)
         self._bindings = BindingsMap.merge([own, self._bindings])
-        self.controls = controls
+        self.session = session
         self.turns = turns
         self.transcript, self.bar = turns.transcript, talk.bar
         self.talk = talk
@@ -74,8 +74,8 @@ class PromptScreen(SteppedScreen):
     def _show_rest(self) -> None:
         self.show_state()
 
-    @on(Talk.Changed)
-    def _talk_changed(self, event: Talk.Changed) -> None:
+    @on(PushToTalk.Changed)
+    def _talk_changed(self, event: PushToTalk.Changed) -> None:
         self.status.show_mode()
         if event.talking and self.bar.typing and self.bar.field.empty:
             self.leave_field()
@@ -84,13 +84,13 @@ class PromptScreen(SteppedScreen):
     # Keys.
 
     def talks(self, key: events.Key) -> bool:
-        return key.key == self.controls.config.ui.talk_key and self.talk_key_talks
+        return key.key == self.session.config.ui.talk_key and self.talk_key_talks
 
     @property
     def talk_key_talks(self) -> bool:
         """False while the talk key is a space in a text. It always ends a talk."""
-        types = self.controls.config.ui.talk_key == "space" and not self.bar.field.empty
-        return not types or self.controls.talking is not None
+        types = self.session.config.ui.talk_key == "space" and not self.bar.field.empty
+        return not types or self.session.talking is not None
 
     async def take_key(self, key: events.Key) -> bool:
         """Write, send or edit. Return False if `key` does none of it."""
@@ -113,7 +113,6 @@ class PromptScreen(SteppedScreen):
         self.talk.mouse_up(event.time)
 
     def offer_keys(self) -> None:
-        """Make the footer show what the keys do now."""
         offered = (self._escape, self.talk_key_talks, self.bar.field.empty)
         if offered != self._offered:
             self._offered = offered
@@ -138,8 +137,8 @@ class PromptScreen(SteppedScreen):
         """The present action of Esc, a key of ESCAPE; empty: none."""
         if not self.is_active:
             return ""
-        if self.controls.can_stop:
-            return "drop" if self.controls.state is State.LISTENING else "stop"
+        if self.session.can_stop:
+            return "drop" if self.session.state is State.LISTENING else "stop"
         if self.bar.typing:
             return "leave"
         return "live" if self.turns.selected is not None else ""
@@ -154,7 +153,6 @@ class PromptScreen(SteppedScreen):
     # Texts.
 
     def show_caption(self, text: str, settled: int) -> None:
-        """Show the words so far at the prompt."""
         if self.bar.typing and self.bar.field.empty:  # as after /clip
             self.leave_field()
         self.bar.caption(text, settled)
@@ -168,7 +166,7 @@ class PromptScreen(SteppedScreen):
         if not isinstance(paste, Paste):  # typed by a program
             bar.write(joined_lines(paste.text))
             return
-        most, room = self.controls.text_room
+        most, room = self.session.text_room
         left = room - bar.pasted.tokens
         tokens = at_least_tokens(paste.characters)
         if tokens <= left:  # else it is too long to be looked at
@@ -183,9 +181,8 @@ class PromptScreen(SteppedScreen):
         self.notify(too_long(paste.characters, tokens, left, most), severity="warning")
 
     def give_pasted(self) -> None:
-        """Add the pasted texts to the conversation."""
         for text in self.bar.pasted.take():
-            self.controls.post(Attach(text))
+            self.session.post(Attach(text))
 
     @on(PastedTexts.Opened)
     def _open_pasted(self) -> None:
@@ -204,10 +201,9 @@ class PromptScreen(SteppedScreen):
         # A slash begins a command, and a correction follows another history than the newest.
         ahead = self.bar.corrected is None and not event.value.startswith("/")
         ahead = ahead and not self.bar.pasted.waiting  # it is not in the history yet
-        self.controls.post(Typing(event.value if ahead else ""))
+        self.session.post(Typing(event.value if ahead else ""))
 
     async def action_mend(self) -> None:
-        """Mend the problem that the banner shows."""
         if action := self.status.banner.action:
             await self.run_action(action)
 
@@ -221,7 +217,7 @@ class PromptScreen(SteppedScreen):
         self.offer_keys()
 
     def action_stop(self) -> bool:
-        stopped = self.controls.stop()
+        stopped = self.session.stop()
         self.talk.follow()
         return stopped
 

@@ -18,7 +18,7 @@ from voxtui.ui.banner import Banner
 from voxtui.ui.conversation.turn_views import TurnViews
 from voxtui.ui.menu.menu import MICROPHONE as MICROPHONES
 from voxtui.ui.startup import Samples, welcome
-from voxtui.ui.talk.talk import Talk
+from voxtui.ui.talk.talk import PushToTalk
 from voxtui.ui.talk.talkbar import loudness
 from voxtui.ui.talk.talkkey import Mode
 
@@ -110,21 +110,21 @@ class MicrophoneLevel:
 
 
 class Status:
-    """Keeps the widgets around the conversation in step with the controls."""
+    """Keeps the widgets around the conversation in step with the session."""
 
-    def __init__(self, controls: LocalSession, talk: Talk, turns: TurnViews) -> None:
+    def __init__(self, session: LocalSession, talk: PushToTalk, turns: TurnViews) -> None:
         self.top = TopLine()
         self.banner = Banner()
-        self.samples = Samples(controls.clips.names)
+        self.samples = Samples(session.clips.names)
         self.level = MicrophoneLevel()
-        self._controls = controls
+        self._session = session
         self._talk = talk
         self._turns = turns
         self._transcript = turns.transcript
         self._bar = talk.bar
         self._reason = ""
         """the newest problem of this turn, such as the loss of the microphone"""
-        config = controls.config
+        config = session.config
         self._key_name = config.ui.talk_key.capitalize()
         self._sends_to = config.brain.remote.hosts if config.brain.name == "remote" else ""
         self._step = ""
@@ -147,7 +147,6 @@ class Status:
         self.show_welcome()
 
     def show_failed(self, error: VoxtuiError) -> None:
-        """Show why the start failed, and what mends it."""
         self.level.use("")
         self._bar.name_source("")
         self.samples.offer(False)
@@ -159,7 +158,6 @@ class Status:
         self.show_state()
 
     def begin_again(self) -> None:
-        """Clear what a failed start has shown."""
         self._step = ""
         self.banner.withdraw()
         self.show_state()
@@ -167,7 +165,7 @@ class Status:
     def show_welcome(self) -> None:
         """Show the lines for a new user, until the first turn."""
         mode = self._talk.mode if self.level.hears else None
-        self._transcript.show_welcome(welcome(mode, self._controls.config, self._sends_to))
+        self._transcript.show_welcome(welcome(mode, self._session.config, self._sends_to))
 
     # Problems.
 
@@ -216,7 +214,7 @@ class Status:
             if not self._reason:
                 self.banner.withdraw()
             self.show_mode()
-        if self._controls.state is State.LISTENING:
+        if self._session.state is State.LISTENING:
             self._bar.meter.show(loudness(level))
             if self.level.louder:
                 self._show_peak()
@@ -228,7 +226,7 @@ class Status:
         """
         if self.level.name != microphone or not self._transcript.is_attached:
             return
-        self.level.hear(self._controls.engine.level)  # a busy machine may have had no tick
+        self.level.hear(self._session.engine.level)  # a busy machine may have had no tick
         if not self.level.loudest:
             self.level.silent = True
             self._show_silence()
@@ -246,14 +244,13 @@ class Status:
             self.banner.show(why or SILENT, "choose another", choose, error=False)
 
     def show_level(self) -> None:
-        """Show the loudest peak of the last second, in the meter and as a number."""
         if self._transcript.is_attached and self.level.changed:
             self._show_peak()
         self.level.peak = None
 
     def _show_peak(self) -> None:
         self.level.shown = self.level.peak or 0.0
-        if self._controls.state is not State.LISTENING:
+        if self._session.state is not State.LISTENING:
             self._bar.meter.show(loudness(self.level.shown))
         if self.level.name:
             self._bar.name_source(f"{self.level.name}  {decibels(self.level.shown)}")
@@ -261,9 +258,9 @@ class Status:
     # State and mode.
 
     def show_state(self) -> None:
-        if self._controls.state is not State.LISTENING:
+        if self._session.state is not State.LISTENING:
             self._bar.caption("", 0)
-        self._bar.show_state(None if self._controls.failed else self._controls.state)
+        self._bar.show_state(None if self._session.failed else self._session.state)
         self.show_hint()
 
     def show_mode(self) -> None:
@@ -276,23 +273,21 @@ class Status:
         self.show_hint()
 
     def show_hint(self) -> None:
-        """Show the present action of the keys in the talk bar."""
         hint = self._hint()
         self._bar.hint(hint, progress=bool(hint) and hint == self._reading)
 
     def show_reading(self, reading: PrefillProgress) -> None:
-        """Show how much of a long text the brain has read."""
         self._reading = "" if reading.ended else describe_reading(reading)
         if reading.seconds_left:
             self.tokens_per_second = (reading.total - reading.done) / reading.seconds_left
         self.show_hint()
 
     def _hint(self) -> str:
-        if self._controls.failed:
+        if self._session.failed:
             return "What you type is kept"
-        if self._reading and self._controls.state in (State.READY, State.THINKING):
+        if self._reading and self._session.state in (State.READY, State.THINKING):
             return self._reading
-        key, mode, state = self._key_name, self._talk.mode, self._controls.state
+        key, mode, state = self._key_name, self._talk.mode, self._session.state
         match state:
             case State.LOADING:
                 return f"{self._step} · you can type already" if self._step else ""
@@ -302,7 +297,7 @@ class Status:
                 return f"{'Hold' if mode is Mode.HOLD else 'Press'} {key} and speak, or type"
             case State.READY:
                 return "Type"
-            case State.LISTENING if self._controls.talking is not None:
+            case State.LISTENING if self._session.talking is not None:
                 ends = key if mode is Mode.TOGGLE else "let go"
                 return f"{self._recorded()}{ends}: send · Esc: drop"
             case State.LISTENING:
@@ -316,14 +311,14 @@ class Status:
 
     @property
     def _hears_over_an_answer(self) -> bool:
-        return self._controls.hears_over_an_answer
+        return self._session.hears_over_an_answer
 
     def _recorded(self) -> str:
         """Return the seconds of speech so far, and near the end of a recording the seconds left.
 
         Beside the words so far, the conversation alone counts the seconds of speech.
         """
-        left = self._controls.engine.seconds_left
+        left = self._session.engine.seconds_left
         ending = left is not None and left <= ENDING_SECONDS
         spoken = "" if self._bar.captioned else f"{self._turns.spoken_seconds:.1f} s"
         known = ", ".join(filter(None, (spoken, f"{left:.0f} s left" if ending else "")))

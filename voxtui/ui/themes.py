@@ -142,7 +142,6 @@ AVAILABLE = {**BUILTIN_THEMES, **{theme.name: theme for theme in THEMES}}
 
 
 def theme_named(name: str) -> str:
-    """Return `name` if there is such a theme, else the name of the one that suits the terminal."""
     if name in AVAILABLE:
         return name
     return theme_of_terminal(Console(force_terminal=True).color_system)

@@ -18,7 +18,6 @@ from voxtui.wiring import clip_opener, devices_engine, make_factories, sample_cl
 
 
 def run(config: Config, attachments: Sequence[Attachment] = ()) -> int:
-    """Talk about the texts `attachments` until the user quits. Return the exit code."""
     with (
         native_stderr_in(native_log()),
         terminal_restored(),
@@ -32,12 +31,12 @@ def run(config: Config, attachments: Sequence[Attachment] = ()) -> int:
             make_factories(),
         )
         for text in attachments:
-            app.controls.post(Attach(text))
+            app.session.post(Attach(text))
         app.event_display.device_offset = device_offset
         try:
             app.run()
         finally:
-            app.controls.close(LEAVING_SECONDS)
-        if isinstance(app.controls.failed, RestartNeeded):
-            raise app.controls.failed
+            app.session.close(LEAVING_SECONDS)
+        if isinstance(app.session.failed, RestartNeeded):
+            raise app.session.failed
     return app.return_code or 0

@@ -53,7 +53,6 @@ _OTHER_LANGUAGE = re.compile(r"\([a-z^-]+\)")
 
 
 def find_program() -> str:
-    """Return the path of the program. Raises ModelError."""
     path = shutil.which(PROGRAM)
     if path is None:
         raise ModelError(f"The program {PROGRAM} is not installed.", INSTALL)
@@ -68,7 +67,6 @@ class Espeak:
     """
 
     def __init__(self, language: str) -> None:
-        """Start the first process. Raises ModelError."""
         self._command = [find_program(), "-q", "-b", "1", "--ipa=3", "--tie=^"]
         self._command += ["-v", VOICES[language]]
         self._waiting: subprocess.Popen[str] | None = None
@@ -114,7 +112,6 @@ class Espeak:
         return join(words, signs, spoken)
 
     def close(self) -> None:
-        """End the process that waits. May be called twice."""
         process, self._waiting = self._waiting, None
         if process is not None:
             process.kill()

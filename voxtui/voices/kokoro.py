@@ -52,7 +52,6 @@ WARM_UP = (
 
 
 def check_installed() -> None:
-    """Raise ModelError if a package is missing."""
     if sys.version_info >= (3, 13) and not importlib.util.find_spec("kokoro"):
         raise ModelError("Kokoro's package exists up to Python 3.12 only.", 'voice.engine = "auto"')
     lacking = [name for name in NEEDED if not importlib.util.find_spec(name)]
@@ -183,7 +182,6 @@ class KokoroVoice:
         _draw_from(self._noise, self._model.decoder.generator.m_source)
 
     def _style(self, path: Path) -> Any:
-        """Return the styles in the file of a voice. Raises ModelError."""
         import torch
 
         styles = _read(lambda: torch.load(path, weights_only=True)).to(self._device)
@@ -233,7 +231,6 @@ def model_code() -> Any:
 
 
 def _read(load: Callable[[], Any]) -> Any:
-    """Return `load()`. Raises ModelError if the file is not one of Kokoro's."""
     try:
         return load()
     except (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from voxtui.brains.embedded.chat_process import ASK, Generated, Request, Setup, Signal, chatml
+from voxtui.brains.embedded.chat_process import ASK, ChatRequest, Generated, Setup, Signal, chatml
 from voxtui.brains.embedded.chat_server import (
     BATCHES,
     CANCEL_SECONDS,
@@ -46,7 +46,7 @@ def answered(server: ScriptedServer, **generation: Any) -> list[object]:
     mine, theirs = Pipe()
     sampling = GenerationConfig(**generation).sampling()
     with mine, theirs:
-        answer(server, Request("x", sampling, 4, False), theirs, 0, 0)
+        answer(server, ChatRequest("x", sampling, 4, False), theirs, 0, 0)
         theirs.close()
         messages: list[object] = []
         while mine.poll():

@@ -134,8 +134,8 @@ def test_a_request_abandoned_while_connecting_is_not_sent():
             ours.close()
 
     with theirs:
-        connection = wire.Connection(None, Client())
-        request = wire.Request(connection, "POST", "http://far.example", {})
+        connection = wire.HttpConnection(None, Client())
+        request = wire.HttpRequest(connection, "POST", "http://far.example", {})
         assert connecting.wait(SECONDS)
         connection.abandon()
         left.set()
@@ -189,7 +189,7 @@ def test_serialising_a_request_is_not_network_time(server, monkeypatch):
 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead)
     monkeypatch.setattr(wire, "time", clock)
-    there, timing = endpoint.Endpoint(server.url, timeout_s=1000.0), endpoint.Timing()
+    there, timing = endpoint.Endpoint(server.url, timeout_s=1000.0), endpoint.NetworkTimes()
     assert any(there.request("POST", "chat/completions", timing, json=Slow(model="a-model")))
     there.close()
     assert ahead
@@ -209,7 +209,7 @@ def test_a_suspended_process_does_not_cause_a_time_out(monkeypatch):
             assert go_on.wait(SECONDS)
             yield SimpleNamespace(status_code=200, headers={}, iter_bytes=lambda: [b'{"id": 1}'])
 
-    items = wire.Request(wire.Connection(None, Client()), "GET", "", {}).items(SECONDS)
+    items = wire.HttpRequest(wire.HttpConnection(None, Client()), "GET", "", {}).items(SECONDS)
     monkeypatch.setattr(time, "monotonic", count(0.0, 100.0).__next__)
     assert [next(items), next(items)] == [None, None]
     go_on.set()

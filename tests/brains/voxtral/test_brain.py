@@ -34,9 +34,9 @@ from voxtui.brains.voxtral.prompt import (
     EOS,
     WINDOW_SAMPLES,
     WINDOW_TOKENS,
-    Clip,
     Detokenizer,
-    Exchange,
+    PromptClip,
+    PromptTurn,
     Tekken,
     chat,
     token_ids,
@@ -89,7 +89,7 @@ def test_the_features_are_those_of_the_processor(
 ) -> None:
     samples = sound(seconds)
     mel = brain.generator.embedder.mel
-    ours = mel(mel.filled(samples, Clip(0, samples).windows))
+    ours = mel(mel.filled(samples, PromptClip(0, samples).windows))
     assert torch.equal(ours, oracle.features(samples))
 
 
@@ -128,8 +128,8 @@ def test_the_prompt_is_that_of_the_processor(
     first, second = sound(1.0), sound(31.0)
     reply = tekken.encode("Hello there.")
     yes = tekken.encode("Yes.")
-    past = [Exchange(Clip(0, first), reply, "(8:04)"), Exchange("typed", yes, "(8:05)")]
-    ours = chat(tekken.encode, "Be brief.", past, Clip(1, second), "(8:06)")
+    past = [PromptTurn(PromptClip(0, first), reply, "(8:04)"), PromptTurn("typed", yes, "(8:05)")]
+    ours = chat(tekken.encode, "Be brief.", past, PromptClip(1, second), "(8:06)")
     theirs = oracle.processor.apply_chat_template(
         conversation(
             tmp_path,
@@ -150,7 +150,7 @@ def test_the_prompt_of_a_transcription_is_that_of_the_processor(
     directory: Path, oracle: Oracle, language: str | None
 ) -> None:
     samples = sound(1.0)
-    ours = transcription(Tekken(directory).encode, Clip(0, samples), language)
+    ours = transcription(Tekken(directory).encode, PromptClip(0, samples), language)
     theirs = oracle.processor.apply_transcription_request(
         audio=samples, model_id="any", language=language, sampling_rate=SAMPLE_RATE, format=["WAV"]
     )
@@ -160,7 +160,7 @@ def test_the_prompt_of_a_transcription_is_that_of_the_processor(
 def test_a_hold_of_thirty_seconds_stays_in_one_window() -> None:
     said = utterance(30.0)
     assert len(said.samples) > WINDOW_SAMPLES
-    assert Clip(0, without_trailing_zeros(said.samples)).windows == 1
+    assert PromptClip(0, without_trailing_zeros(said.samples)).windows == 1
 
 
 def test_typed_text_never_becomes_a_control_token(directory: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_transcription_equals_generate(
 ) -> None:
     said = utterance(2.0, 6)
     samples = without_trailing_zeros(said.samples)
-    prompt = token_ids(transcription(Tekken(directory).encode, Clip(0, samples), None))
+    prompt = token_ids(transcription(Tekken(directory).encode, PromptClip(0, samples), None))
     ours = ids(tuple(brain.transcribe(said, Flag())))
     assert ours == oracle.reply(prompt, [samples], tokens=max(len(ours), 1))[: len(ours)]
     assert ours
@@ -470,7 +470,9 @@ def test_utterances_of_all_lengths_are_rehearsed_at_warm_up_if_that_is_quick(
     tried: list[float] = []
     reply = ReplyGenerator.reply
 
-    def noted(self: ReplyGenerator, prompt: list[int], clips: list[Clip], most: int) -> object:
+    def noted(
+        self: ReplyGenerator, prompt: list[int], clips: list[PromptClip], most: int
+    ) -> object:
         if most == TOKENS:  # not a transcription
             tried.append(len(clips[0].samples) / SAMPLE_RATE)
         return reply(self, prompt, clips, most)

@@ -346,7 +346,7 @@ def test_triton_keeps_its_compiled_kernels_in_the_users_cache_directory(
 ) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", "")
     monkeypatch.delenv("TRITON_CACHE_DIR")
-    fast_path.keep_compiled_kernels()
+    fast_path.set_kernel_cache()
     assert fast_path.os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "voxtui" / "triton")
 
 

@@ -25,9 +25,9 @@ from voxtui.brains.voxtral.graphs import CudaRecorder
 from voxtui.brains.voxtral.prompt import (
     EOS,
     WINDOW_SAMPLES,
-    Clip,
-    Exchange,
+    PromptClip,
     PromptIds,
+    PromptTurn,
     chat,
     token_ids,
 )
@@ -78,27 +78,27 @@ def plain(weights) -> ReplyGenerator:
     return loop_of(weights, captured=False)
 
 
-def clip(number: int, seconds: float) -> Clip:
+def clip(number: int, seconds: float) -> PromptClip:
     random = np.random.default_rng(number)
-    return Clip(number, random.normal(0, 0.1, round(seconds * 16_000)).astype(np.float32))
+    return PromptClip(number, random.normal(0, 0.1, round(seconds * 16_000)).astype(np.float32))
 
 
 def encode(text: str) -> list[int]:
     return [1000 + ord(letter) for letter in text]
 
 
-def clips_in(past: list[Exchange], said: Clip) -> list[Clip]:
-    return [*(e.user_input for e in past if isinstance(e.user_input, Clip)), said]
+def clips_in(past: list[PromptTurn], said: PromptClip) -> list[PromptClip]:
+    return [*(e.user_input for e in past if isinstance(e.user_input, PromptClip)), said]
 
 
 def answered(
-    loop: ReplyGenerator, past: list[Exchange], said: Clip, tokens: int = TOKENS
+    loop: ReplyGenerator, past: list[PromptTurn], said: PromptClip, tokens: int = TOKENS
 ) -> list[int]:
     prompt = chat(encode, "Be brief.", past, said)
     return [t for t in loop.reply(prompt, clips_in(past, said), tokens) if t is not None]
 
 
-def generated(weights, past: list[Exchange], said: Clip) -> list[int]:
+def generated(weights, past: list[PromptTurn], said: PromptClip) -> list[int]:
     from transformers import WhisperFeatureExtractor
 
     prompt: PromptIds = chat(encode, "Be brief.", past, said)
@@ -132,13 +132,13 @@ def test_one_turn_equals_generate(weights, captured, plain, seconds) -> None:
 
 
 def test_three_turns_and_one_after_a_barge_in_equal_generate(weights, captured) -> None:
-    past: list[Exchange] = []
+    past: list[PromptTurn] = []
     for number in range(10, 13):
         said = clip(number, 2.0)
         reply = answered(captured, past, said)
         assert reply == generated(weights, past, said)
-        past.append(Exchange(said, reply))
-    past[-1] = Exchange(past[-1].user_input, past[-1].reply[:3])
+        past.append(PromptTurn(said, reply))
+    past[-1] = PromptTurn(past[-1].user_input, past[-1].reply[:3])
     said = clip(13, 1.0)
     assert answered(captured, past, said) == generated(weights, past, said)
 

@@ -18,8 +18,8 @@ from voxtui.brains.voxtral.model_thread import ModelWork
 from voxtui.brains.voxtral.prompt import (
     EOS,
     WINDOW_SAMPLES,
-    Clip,
-    Exchange,
+    PromptClip,
+    PromptTurn,
     chat,
     token_ids,
     without_trailing_zeros,
@@ -73,15 +73,15 @@ class Oracle:
         clips: list[np.ndarray] = []
         numbers = itertools.count()
 
-        def shown(turn_said: Utterance | str) -> Clip | str:
+        def shown(turn_said: Utterance | str) -> PromptClip | str:
             if isinstance(turn_said, str):
                 return turn_said
             clips.append(without_trailing_zeros(turn_said.samples))
-            return Clip(next(numbers), clips[-1])
+            return PromptClip(next(numbers), clips[-1])
 
         encode = self.processor.tokenizer.tokenizer.instruct_tokenizer.tokenizer.encode
         exchanges = [
-            Exchange(
+            PromptTurn(
                 shown(turn.user_input), [t.id for t in turn.reply if t.id is not None], turn.clock
             )
             for turn in past

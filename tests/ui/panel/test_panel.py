@@ -432,7 +432,7 @@ async def test_ctrl_l_shows_each_size_that_fits_and_keeps_it_for_save_settings()
             await s.pilot.press("ctrl+l")
             await s.settle()
             assert seen in s.text
-            assert s.app.panel.chosen == s.app.controls.chosen["ui.panel"] == size
+            assert s.app.panel.chosen == s.app.session.chosen["ui.panel"] == size
         await s.pilot.resize_terminal(60, 15)
         await s.settle()
         assert s.app.panel.chosen == "line"

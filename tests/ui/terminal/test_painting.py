@@ -52,7 +52,7 @@ async def test_a_growing_answer_looks_as_if_all_were_painted_again(
     terminal, app = Terminal(), make_app()
     monkeypatch.setattr(App, "_display", lambda *update: terminal.show(*update))
     async with app.run_test(size=(COLUMNS, ROWS), notifications=True) as pilot:
-        engine = app.controls.engine
+        engine = app.session.engine
         s = Screen(app, engine, pilot)
         engine.load()
         await s.settle()
@@ -89,7 +89,7 @@ async def test_changed_widgets_are_painted_one_by_one_and_as_if_all_were_painted
 
     monkeypatch.setattr(App, "_display", show)
     async with app.run_test(size=(COLUMNS, ROWS)) as pilot:
-        s = Screen(app, app.controls.engine, pilot)
+        s = Screen(app, app.session.engine, pilot)
         s.engine.load()
         app.transcript.add_line("!", "Before.")
         await s.settle()
@@ -118,7 +118,7 @@ async def test_the_scroll_bar_is_painted_only_if_it_looks_different(
     terminal, app, moved = Terminal(), make_app(), list[float]()
     monkeypatch.setattr(App, "_display", lambda *update: terminal.show(*update))
     async with app.run_test(size=(COLUMNS, ROWS)) as pilot:
-        s = Screen(app, app.controls.engine, pilot)
+        s = Screen(app, app.session.engine, pilot)
         s.engine.load()
         for _ in range(30):
             app.transcript.add_line("!", "A line.")

@@ -72,7 +72,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ChatRequest:
     """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate)."""
 
     prompt: str
@@ -203,7 +203,7 @@ class Llama:
         assert self._pipe is not None
         stopped = False
         try:
-            self._pipe.send(Request(prompt, sampling, max_tokens, ignore_end))
+            self._pipe.send(ChatRequest(prompt, sampling, max_tokens, ignore_end))
             while (answer := self._pipe.recv()) not in (Signal.DONE, Signal.STOPPED):
                 if isinstance(answer, Failure):
                     raise ModelError(answer.message, answer.hint)
@@ -221,7 +221,6 @@ class Llama:
             raise ModelError(lost.message, lost.hint) from error
 
     def close(self) -> None:
-        """End the process. May be called twice."""
         if self._pipe is not None:
             self._pipe.close()
             self._pipe = None

@@ -91,8 +91,6 @@ class ChatReply(Speculation[str]):
         return sum(max(0.0, min(w.ended, at) - w.started) for w in tuple(self._works))
 
     def advance(self, wanted: Callable[[], bool]) -> bool:
-        """Continue after the tokens so far. See Speculation."""
-
         def on_prefilled(done: int, total: int) -> bool:
             # A run that is stopped after its last batch has evaluated the prompt, too.
             self._works[-1].complete = self._works[-1].complete or done >= total

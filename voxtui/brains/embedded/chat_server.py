@@ -15,10 +15,10 @@ from typing import Any, Protocol
 from voxtui.brains.embedded.chat_process import (
     SOCKET,
     USER,
+    ChatRequest,
     Failure,
     Generated,
     Prefilled,
-    Request,
     Setup,
     Signal,
 )
@@ -89,7 +89,7 @@ def serve(pipe: Connection) -> None:
         sequences = Sequences(setup.prefix)
         while True:
             request = pipe.recv()
-            if isinstance(request, Request):  # a late STOP, for a request that has ended
+            if isinstance(request, ChatRequest):  # a late STOP, for a request that has ended
                 number, reused_run = sequences.choose(request.prompt)
                 answer(server, request, pipe, number, reused_run, setup.grammar)
     # Ends at once. A server that is closed while it starts waits forever for one of its threads,
@@ -128,7 +128,6 @@ class Sequences:
 
 
 def _front(prompt: str) -> str:
-    """Return what stands before the first turn: the instruction."""
     return prompt.partition(USER)[0]
 
 
@@ -234,7 +233,7 @@ def _file(setup: Setup, batch: int) -> PrefixFile | None:
 
 def answer(
     server: Server,
-    request: Request,
+    request: ChatRequest,
     pipe: Connection,
     sequence: int,
     reused_run: int,
@@ -259,7 +258,6 @@ def answer(
         reported = max(reported, generated)
 
     def take(event: Any) -> bool:
-        """Pass an event on. Return True to stop."""
         if "error" in event:
             last.append(_refused(event["error"]))
             return True

@@ -236,7 +236,8 @@ class EmbeddedBrain:
             if cancelled.is_set():
                 return
             with self._live.exclusively():
-                text = self._recogniser.recognise(utterance.samples[start:end]).english()
+                heard = self._recogniser.recognise(utterance.samples[start:end], cancelled)
+            text = heard.english()
             yield Token(f" {text}" if number else text)
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ class Recogniser(Protocol):
 
     def load(self) -> None: ...
 
-    def recognise(self, samples: Samples) -> Heard: ...
+    def recognise(self, samples: Samples, cancelled: Flag | None = None) -> Heard: ...
 
     def close(self) -> None: ...
 
@@ -105,7 +105,6 @@ class LiveTranscription:
             self._changed.notify()
 
     def close(self) -> None:
-        """End and join the thread. May be called twice."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -99,7 +99,6 @@ def remove_oldest(directory: Path) -> None:
 
 
 def _files(directory: Path) -> Iterator[tuple[int, int, Path]]:
-    """Yield (time of the last use, bytes, path) of our files."""
     for path in directory.iterdir():
         if path.suffix in (".state", ".partial"):
             with suppress(OSError):

@@ -23,6 +23,8 @@ from voxtui.errors import ForeignSpeech, ModelError, how_to_install
 from voxtui.settings.schema import LANGUAGES, BrainConfig
 
 if TYPE_CHECKING:
+    from threading import Event as Flag
+
     from voxtui.dialogue.data import Samples
 
 LONG_SECONDS = 12.0
@@ -97,7 +99,6 @@ class Heard:
 
 
 def joined(parts: Iterable[Heard]) -> Heard:
-    """Return what was understood of all `parts` of an utterance."""
     text, doubtful, tokens, log_probability, endless = "", list[int](), 0, 0.0, False
     for part in parts:
         before = len(text.split())
@@ -122,7 +123,6 @@ class Moonshine:
         """name, heads and size of the decoder's cache, for each of its parts"""
 
     def load(self) -> None:
-        """Load the weights. Raises ModelError."""
         try:
             onnxruntime: Any = import_module("onnxruntime")
             folder = weights()
@@ -151,14 +151,19 @@ class Moonshine:
             if given.name.startswith(PAST)
         ]
 
-    def recognise(self, samples: Samples) -> Heard:
-        """Return the words in `samples` (float32, 16 kHz, up to 30 s). Raises ModelError."""
+    def recognise(self, samples: Samples, cancelled: Flag | None = None) -> Heard:
+        """Return the words in `samples` (float32, 16 kHz, up to 30 s). Raises ModelError.
+
+        Ends at the next token once `cancelled` is set.
+        """
         with self._lock, _model_errors("The embedded recogniser failed"):
-            tokens, log_probabilities, endless = self._decode(samples)
+            tokens, log_probabilities, endless = self._decode(samples, cancelled)
         heard = read_tokens([self._pieces[token] for token in tokens], log_probabilities)
         return replace(heard, endless=endless)
 
-    def _decode(self, samples: Samples) -> tuple[list[int], list[float], bool]:
+    def _decode(
+        self, samples: Samples, cancelled: Flag | None
+    ) -> tuple[list[int], list[float], bool]:
         """Return the likeliest tokens, one after the other, and their log-probabilities.
 
         The last value is true if the decoder had to be stopped.
@@ -179,6 +184,8 @@ class Moonshine:
         }
         tokens, log_probabilities = [START], list[float]()
         for number in range(math.ceil(len(samples) / SAMPLE_RATE * TOKENS_PER_SECOND)):
+            if cancelled is not None and cancelled.is_set():
+                break
             # What depends on the sound alone is computed with the first token.
             wanted = [name for name in cache if not number or ENCODER not in name]
             logits, *updates = self._decoder.run(
@@ -214,7 +221,6 @@ def check_language(config: BrainConfig) -> None:
 
 
 def weights() -> Path:
-    """Return the folder of the weights. Raises ModuleNotFoundError."""
     found = importlib.util.find_spec("moonshine_voice")
     if found is None or found.origin is None:
         raise ModuleNotFoundError("moonshine_voice")

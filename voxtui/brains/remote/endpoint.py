@@ -14,10 +14,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from voxtui.brains.remote.http_connection import (
-    Connection,
     ErrorResponse,
+    HttpConnection,
+    HttpRequest,
     Json,
-    Request,
     error_text,
 )
 from voxtui.dialogue.prefetch import TICK_SECONDS
@@ -59,7 +59,7 @@ class StatusError(RemoteError):
 
 
 @dataclass(slots=True)
-class Timing:
+class NetworkTimes:
     """Network times of one turn's requests."""
 
     sent_at: float | None = None
@@ -90,7 +90,7 @@ class Endpoint:
         self._key_variable = key_variable
         self._key = api_key(key_variable)
         self._verify: ssl.SSLContext | None = None
-        self._connection: Connection | None = None
+        self._connection: HttpConnection | None = None
         self._requested_at = -math.inf
         self._models: list[str] | None = None
 
@@ -100,19 +100,19 @@ class Endpoint:
         return self._url.startswith("http:") and not is_loopback(self._url)
 
     def request(
-        self, method: str, path: str, timing: Timing | None = None, **content: Any
+        self, method: str, path: str, timing: NetworkTimes | None = None, **content: Any
     ) -> Generator[Json | None, None, None]:
         """Yield the JSON objects of the answer as they arrive, and None every 20 ms until then.
 
         Closing the generator cuts the connection. Sends the request again only if a kept
         connection turns out to be closed. Raises RemoteError.
         """
-        request: Request | None = None
+        request: HttpRequest | None = None
         try:
             for fresh in (False, True):
                 yield from self._until_free()
                 connection = self._connection = self._free_connection(fresh)
-                request = Request(connection, method, f"{self._url}/{path}", content)
+                request = HttpRequest(connection, method, f"{self._url}/{path}", content)
                 self._requested_at = time.monotonic()
                 try:
                     yield from self._answer(request, timing)
@@ -126,7 +126,7 @@ class Endpoint:
             raise self._explained(error, request) from error
 
     def _answer(
-        self, request: Request, timing: Timing | None
+        self, request: HttpRequest, timing: NetworkTimes | None
     ) -> Generator[Json | None, None, None]:
         first = True
         for item in request.items(self._timeout_s):
@@ -145,11 +145,10 @@ class Endpoint:
             self._requested_at = time.monotonic()
             with suppress(RemoteError):
                 self._connection = connection = self._free_connection(False)
-                Request(connection, "GET", f"{self._url}/models", {})
+                HttpRequest(connection, "GET", f"{self._url}/models", {})
 
     @property
     def idle_s(self) -> float:
-        """Return the seconds since the last request."""
         return time.monotonic() - self._requested_at
 
     def models(self) -> Generator[None, None, list[str] | None]:
@@ -169,7 +168,6 @@ class Endpoint:
 
     @property
     def model_list(self) -> str:
-        """Return a sentence about the server's models."""
         match self._models:
             case None:
                 hint = f" {self._v1_hint}" if self.may_lack_v1 else ""
@@ -207,7 +205,7 @@ class Endpoint:
             connection.idle.wait(TICK_SECONDS)
             yield
 
-    def _free_connection(self, fresh: bool) -> Connection:
+    def _free_connection(self, fresh: bool) -> HttpConnection:
         connection = self._connection
         if connection is not None and connection.free and not fresh:
             return connection
@@ -215,7 +213,7 @@ class Endpoint:
             connection.abandon()
         return self._connect()
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> HttpConnection:
         http = library()
         if self._verify is None:
             # Reading the certificates takes 100 ms, which plain HTTP does not need.
@@ -236,11 +234,11 @@ class Endpoint:
                 f"{self.host}: cannot use the proxy of the environment: {_sentence(str(error))}",
                 "Check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY.",
             ) from error
-        return Connection(http, client)
+        return HttpConnection(http, client)
 
     # Errors.
 
-    def _explained(self, error: Exception, request: Request | None) -> Exception:
+    def _explained(self, error: Exception, request: HttpRequest | None) -> Exception:
         """Return `error` as a RemoteError, or itself if it is a bug."""
         http = library()
         status = request.status if request else None
@@ -297,7 +295,7 @@ class Endpoint:
                 where = self._v1_hint if self.may_lack_v1 else f"Check {self._setting}."
                 hint = self.model_list if self._models else where
             case 413:
-                what, hint = f"Request too large for {self.host} {code}", SEND_LESS
+                what, hint = f"HttpRequest too large for {self.host} {code}", SEND_LESS
             case 429:
                 what = f"{self.host}: rate limit exceeded {code}"
                 seconds = answer.retry_after

@@ -44,7 +44,7 @@ class ErrorResponse:
     """host and port of a redirect"""
 
 
-class Connection:
+class HttpConnection:
     """An HTTP client with one connection, opened by the first request. One request at a time."""
 
     def __init__(self, http: Any, client: httpx2.Client) -> None:
@@ -80,10 +80,10 @@ class Connection:
 Item: TypeAlias = "Json | ErrorResponse | BaseException | None"
 
 
-class Request:
+class HttpRequest:
     """A request and its answer. A thread of its own does all network calls."""
 
-    def __init__(self, connection: Connection, method: str, url: str, content: Json) -> None:
+    def __init__(self, connection: HttpConnection, method: str, url: str, content: Json) -> None:
         self.connection = connection
         self.sent_at: float | None = None
         self.sending_s = 0.0
@@ -212,7 +212,6 @@ def _body(response: httpx2.Response, limit: int) -> bytes:
 
 
 def _object(text: str | bytes) -> Json:
-    """Parse a JSON object. Raises ValueError."""
     try:
         found = json.loads(text)
     except RecursionError as error:

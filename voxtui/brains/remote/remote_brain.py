@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from voxtui.brains.prompting import after_clock, instruction, paragraphs
-from voxtui.brains.remote.endpoint import SEND_LESS, Endpoint, StatusError, Timing
+from voxtui.brains.remote.endpoint import SEND_LESS, Endpoint, NetworkTimes, StatusError
 from voxtui.brains.remote.http_connection import Json, error_text
 from voxtui.brains.reply_language import ReplyLanguage
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
@@ -139,7 +139,7 @@ class RemoteBrain:
             request.timestamps,
             request.cancelled,
         )
-        timing = Timing()
+        timing = NetworkTimes()
         if isinstance(user_input, str):
             yield UserTranscript(user_input)
         if not self._model:  # the server could not be reached at the start
@@ -237,10 +237,9 @@ class RemoteBrain:
         parameters: Json,
         messages: list[Json],
         cancelled: Flag,
-        timing: Timing | None = None,
+        timing: NetworkTimes | None = None,
         timestamps: Timestamps | None = None,
     ) -> Generator[str, None, None]:
-        """Yield the reply in pieces until `cancelled`. Raises RemoteError."""
         body = parameters | {"messages": messages, "model": self._model, "stream": True}
         try:
             yield from self._stream(body, cancelled, timing, timestamps)
@@ -248,7 +247,11 @@ class RemoteBrain:
             raise self._explained(error, body) from error
 
     def _stream(
-        self, body: Json, cancelled: Flag, timing: Timing | None, timestamps: Timestamps | None
+        self,
+        body: Json,
+        cancelled: Flag,
+        timing: NetworkTimes | None,
+        timestamps: Timestamps | None,
     ) -> Generator[str, None, None]:
         host = self._chat.host
         finished = any_text = False
@@ -294,9 +297,8 @@ class RemoteBrain:
         endpoint: Endpoint,
         utterance: Utterance,
         cancelled: Flag,
-        timing: Timing | None = None,
+        timing: NetworkTimes | None = None,
     ) -> Generator[str, None, None]:
-        """Yield the transcript of `utterance`. Raises RemoteError."""
         fields = {"model": self._config.transcription_model or self._model,
                   "response_format": "json", "temperature": "0"}  # fmt: skip
         if self._language:
@@ -340,7 +342,6 @@ class RemoteBrain:
 
 
 def chat_endpoint(remote: RemoteBrainConfig) -> Endpoint:
-    """Return the chat server. Raises RemoteError if none is set."""
     if not remote.url:
         raise RemoteError(
             "brain.remote.url is not set.", "For example: brain.remote.url = http://HOST:PORT/v1"

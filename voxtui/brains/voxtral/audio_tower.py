@@ -28,7 +28,7 @@ WINDOW_FRAMES = WINDOW_SAMPLES // HOP
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layer:
+class EncoderLayer:
     norm: Affine
     qkv: Affine
     """query, key and value weights joined: one product instead of three"""
@@ -76,7 +76,7 @@ class AudioTower:
         first, second = self._projector
         return functional.linear(functional.gelu(functional.linear(x, *first)), *second)
 
-    def _attend(self, h: Tensor, layer: Layer) -> Tensor:
+    def _attend(self, h: Tensor, layer: EncoderLayer) -> Tensor:
         count, width = h.shape
         qkv = functional.linear(h, *layer.qkv).view(1, count, 3, self._heads, -1)
         query, key, value = qkv.permute(2, 0, 3, 1, 4)
@@ -92,7 +92,7 @@ def _affine(module: Any) -> Affine:
     return module.weight.data, None if module.bias is None else module.bias.data
 
 
-def extract_weights(layer: Any) -> Layer:
+def extract_weights(layer: Any) -> EncoderLayer:
     """Take the weights of a transformers layer out of it, so that no two copies exist."""
     attention = layer.self_attn
     modules = (attention.q_proj, attention.k_proj, attention.v_proj)
@@ -101,7 +101,7 @@ def extract_weights(layer: Any) -> Layer:
         [m.weight.new_zeros(len(m.weight)) if m.bias is None else m.bias.data for m in modules]
     )
     attention.q_proj = attention.k_proj = attention.v_proj = None
-    return Layer(
+    return EncoderLayer(
         _affine(layer.self_attn_layer_norm),
         (weight, bias),
         _affine(attention.out_proj),

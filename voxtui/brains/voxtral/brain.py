@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 from voxtui.brains.prompting import instruction
 from voxtui.brains.reply_language import ReplyLanguage
 from voxtui.brains.voxtral import weights
-from voxtui.brains.voxtral.conversation import Conversation
-from voxtui.brains.voxtral.cuda_errors import first_line, is_full, keep_for_good, sentence_of
+from voxtui.brains.voxtral.conversation import PromptHistory
+from voxtui.brains.voxtral.cuda_errors import first_line, is_full, never_free, sentence_of
 from voxtui.brains.voxtral.model_thread import (
     ModelThread,
     ModelWork,
-    Timing,
+    PrefillTimes,
     VoxtralReply,
     report_while,
 )
-from voxtui.brains.voxtral.prompt import Clip, Detokenizer, PromptIds, transcription
+from voxtui.brains.voxtral.prompt import Detokenizer, PromptClip, PromptIds, transcription
 from voxtui.dialogue.data import (
     FRAME_SECONDS,
     SAMPLE_RATE,
@@ -78,7 +78,7 @@ SHARE = 0.25
 
 
 @dataclass(slots=True)
-class LiveUtterance:
+class SpokenUtterance:
     """An utterance while it is being spoken."""
 
     past: Past
@@ -125,7 +125,7 @@ class VoxtralBrain:
         self._sampling = config.generation.sampling()
         self._reply_language = ReplyLanguage(config.brain.language)
         self.instruction = instruction(config)
-        self._live: LiveUtterance | None = None
+        self._live: SpokenUtterance | None = None
         self.took = math.inf
         """seconds for an utterance; the fastest so far"""
         self._device = "not loaded"
@@ -146,7 +146,6 @@ class VoxtralBrain:
 
     @property
     def generator(self) -> ReplyGenerator:
-        """Return the loop that answers."""
         return self.fast_path.generator if self.fast_path else self._plain
 
     # Start-up.
@@ -184,11 +183,10 @@ class VoxtralBrain:
         self.tekken, self.transcriber = loaded.tekken, loaded.transcriber
         self._device, self._on_gpu = loaded.device, loaded.on_gpu
         self._plain = loaded.generator
-        self._conversation = Conversation(loaded.tekken, self._plain.embedder, self.instruction)
+        self._conversation = PromptHistory(loaded.tekken, self._plain.embedder, self.instruction)
         self._loaded = True
 
     def _try_fast_path(self, stopping: Flag) -> None:
-        """Use the fast path if it is right and faster; otherwise give the reason."""
         from voxtui.brains.voxtral import fast_path
 
         prompts = fast_path.rehearsal_prompts(self.tekken.encode, self.instruction)
@@ -234,7 +232,7 @@ class VoxtralBrain:
     def listen(
         self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
     ) -> None:
-        self._live = LiveUtterance(request.past, recording, request.cancelled, request.options)
+        self._live = SpokenUtterance(request.past, recording, request.cancelled, request.options)
         self._prepare(request.past, request.cancelled, request.options)
 
     def _prepare(
@@ -302,7 +300,7 @@ class VoxtralBrain:
         options: ReplyOptions = DEFAULT_OPTIONS,
     ) -> VoxtralReply:
         """Begin a reply, or continue the newest one if it is to the same frames and history."""
-        timing = Timing()
+        timing = PrefillTimes()
 
         def work() -> Generator[int | None, None, None]:
             prompt, clips = self._prompt(past, _utterance(user_input), options)
@@ -351,7 +349,7 @@ class VoxtralBrain:
         self._loaded = False
         self._thread.close()
         if self._thread.lost:
-            keep_for_good((self._plain, self.fast_path, self.transcriber))
+            never_free((self._plain, self.fast_path, self.transcriber))
         self.fast_path = None
         del self._plain, self.transcriber, self._conversation
 
@@ -359,7 +357,7 @@ class VoxtralBrain:
 
     def _prompt(
         self, past: Past, user_input: Utterance | str | None, options: ReplyOptions
-    ) -> tuple[PromptIds, list[Clip]]:
+    ) -> tuple[PromptIds, list[PromptClip]]:
         longest = self.generator.longest - self._sampling.max_new_tokens
         return self._conversation.prompt(past, user_input, options, longest)
 

@@ -8,9 +8,9 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from voxtui.brains.voxtral.prompt import (
-    Clip,
-    Exchange,
+    PromptClip,
     PromptIds,
+    PromptTurn,
     Tekken,
     chat,
     without_trailing_zeros,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from voxtui.brains.voxtral.embedder import AudioEmbedder
 
 
-class Conversation:
+class PromptHistory:
     """Makes prompts. The same utterance is the same clip each time, so it is encoded once.
 
     On the model's thread.
@@ -31,16 +31,16 @@ class Conversation:
     def __init__(self, tekken: Tekken, embedder: AudioEmbedder, instruction: str) -> None:
         self._tekken, self.embedder, self._instruction = tekken, embedder, instruction
         self._numbers = itertools.count()
-        self._clips: list[tuple[Utterance, Clip]] = []
+        self._clips: list[tuple[Utterance, PromptClip]] = []
 
     def prompt(
         self, past: Past, user_input: Utterance | str | None, options: ReplyOptions, longest: int
-    ) -> tuple[PromptIds, list[Clip]]:
+    ) -> tuple[PromptIds, list[PromptClip]]:
         """Return the prompt and its clips. Drops the oldest turns of a past that is too long."""
         told = self._instruction if options.instruction is None else options.instruction
         while True:
             exchanges = [
-                Exchange(self._part(turn.user_input), self._reply(turn), turn.clock)
+                PromptTurn(self._part(turn.user_input), self._reply(turn), turn.clock)
                 for turn in past
             ]
             now = None if user_input is None else self._part(user_input)
@@ -48,17 +48,17 @@ class Conversation:
             if len(prompt) <= longest or not past:
                 break
             past = past[1:]
-        clips = [s for s in (*(e.user_input for e in exchanges), now) if isinstance(s, Clip)]
+        clips = [s for s in (*(e.user_input for e in exchanges), now) if isinstance(s, PromptClip)]
         numbers = {clip.number for clip in clips}
         self._keep([(whose, clip) for whose, clip in self._clips if clip.number in numbers])
         return prompt, clips
 
-    def clip(self, utterance: Utterance) -> Clip:
+    def clip(self, utterance: Utterance) -> PromptClip:
         """Return the clip of an utterance, the same one each time."""
         for whose, clip in self._clips:
             if whose.is_same(utterance):
                 return clip
-        clip = Clip(next(self._numbers), without_trailing_zeros(utterance.samples))
+        clip = PromptClip(next(self._numbers), without_trailing_zeros(utterance.samples))
         self._clips.append((utterance, clip))
         return clip
 
@@ -72,14 +72,13 @@ class Conversation:
             self._keep(before)
 
     def forget(self) -> None:
-        """Forget all clips, as after an error."""
         self._keep([])
 
-    def _keep(self, clips: list[tuple[Utterance, Clip]]) -> None:
+    def _keep(self, clips: list[tuple[Utterance, PromptClip]]) -> None:
         self._clips = clips
         self.embedder.forget_all_but({clip.number for _, clip in clips})
 
-    def _part(self, user_input: Utterance | str) -> Clip | str:
+    def _part(self, user_input: Utterance | str) -> PromptClip | str:
         return user_input if isinstance(user_input, str) else self.clip(user_input)
 
     def _reply(self, turn: PastTurn) -> list[int]:

@@ -54,7 +54,7 @@ def is_sticky(error: Exception) -> bool:
     return any(word in str(error) for word in words) and not is_full(error)
 
 
-def keep_for_good(owners: object) -> None:
+def never_free(owners: object) -> None:
     """Keep tensors and graphs of a lost device until the process ends.
 
     Torch frees pinned memory with an event of CUDA, whose failure would end the process.

@@ -30,7 +30,6 @@ class DecodeStep(Protocol):
 
 
 def on_device(numbers: list[int], device: torch.device) -> Tensor:
-    """Return `numbers` as a tensor on `device`, copied asynchronously."""
     return torch.tensor(numbers, pin_memory=device.type == "cuda").to(device, non_blocking=True)
 
 
@@ -68,7 +67,7 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layer:
+class DecoderLayer:
     norm: Tensor
     qkv: Tensor
     """query, key and value weights joined: one product instead of three"""
@@ -108,7 +107,6 @@ class Decoder:
 
     @property
     def weights(self) -> list[Tensor]:
-        """Return the weights that one decode step reads."""
         return [self.head, *(w for x in self.layers for w in (x.qkv, x.out, x.gate_up, x.down))]
 
     def embed(self, ids: Tensor) -> Tensor:
@@ -172,14 +170,14 @@ class Decoder:
         return mixed.reshape(count, -1)
 
 
-def extract_weights(layer: Any) -> Layer:
+def extract_weights(layer: Any) -> DecoderLayer:
     """Take the weights of a transformers layer out of it, so that no two copies exist."""
     attention, mlp = layer.self_attn, layer.mlp
     qkv = torch.cat([p.weight.data for p in (attention.q_proj, attention.k_proj, attention.v_proj)])
     attention.q_proj = attention.k_proj = attention.v_proj = None
     gate_up = torch.cat([mlp.gate_proj.weight.data, mlp.up_proj.weight.data])
     mlp.gate_proj = mlp.up_proj = None
-    return Layer(
+    return DecoderLayer(
         layer.input_layernorm.weight.data,
         qkv,
         attention.o_proj.weight.data,

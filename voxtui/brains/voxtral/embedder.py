@@ -11,7 +11,7 @@ from torch import Tensor
 
 from voxtui.brains.voxtral.audio_tower import BINS, WINDOW_FRAMES, AudioTower, LogMel
 from voxtui.brains.voxtral.graphs import Graphs, Record
-from voxtui.brains.voxtral.prompt import WINDOW_SAMPLES, WINDOW_TOKENS, Clip
+from voxtui.brains.voxtral.prompt import WINDOW_SAMPLES, WINDOW_TOKENS, PromptClip
 
 
 class AudioEmbedder:
@@ -32,19 +32,17 @@ class AudioEmbedder:
         self.windows = 0
         """windows encoded so far"""
 
-    def rows(self, clip: Clip) -> Tensor:
+    def rows(self, clip: PromptClip) -> Tensor:
         """Return the (windows * 375, hidden) embeddings of `clip`."""
         if clip.number not in self._known:
             self._known[clip.number] = self._encoded(clip)
         return self._known[clip.number]
 
     def part(self, number: int, start: int, end: int) -> Tensor:
-        """Return rows of a clip that was encoded before."""
         return self._known[number][start:end]
 
     @property
     def known(self) -> set[int]:
-        """Return the numbers of the cached clips."""
         return set(self._known)
 
     def forget_all_but(self, numbers: set[int]) -> None:
@@ -54,7 +52,7 @@ class AudioEmbedder:
         self.graphs.capture(record, "clip", self._hear_clip)
         self.graphs.capture(record, "window", self._hear_window)
 
-    def _encoded(self, clip: Clip) -> Tensor:
+    def _encoded(self, clip: PromptClip) -> Tensor:
         filled = self.mel.filled(clip.samples, clip.windows)
         if clip.windows == 1:
             self.windows += 1

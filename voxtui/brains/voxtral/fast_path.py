@@ -29,7 +29,7 @@ from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.embedder import AudioEmbedder
 from voxtui.brains.voxtral.generate import NotNumbers, ReplyGenerator
 from voxtui.brains.voxtral.model_thread import ModelThread, ModelWork
-from voxtui.brains.voxtral.prompt import EOS, Clip, Exchange, PromptIds, chat
+from voxtui.brains.voxtral.prompt import EOS, PromptClip, PromptIds, PromptTurn, chat
 from voxtui.brains.voxtral.weights import reply_generator
 from voxtui.errors import ModelError, RestartNeeded
 from voxtui.models.cuda import why_not_compiled
@@ -62,7 +62,7 @@ TIE = 4.0
 """Two paths round differently. A token may differ where their logits differ by no more than this
 many times the largest difference between the plain path's own two ways to compute a token."""
 
-Prompt = tuple[PromptIds, list[Clip]]
+Prompt = tuple[PromptIds, list[PromptClip]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,6 @@ def device_error(plain: ReplyGenerator) -> Exception | None:
 
 
 def _reason(error: BaseException) -> BaseException:
-    """Return a ModelError of one sentence for the error of an attempt."""
     match error:
         case ModelError():
             return error
@@ -204,20 +203,19 @@ def use_kernels(decoder: Decoder) -> None:
         raise ModelError(f"The kernels need a GPU of compute capability {needed}, not {name}.")
     if importlib.util.find_spec("triton") is None:
         raise ModelError("The kernels need Triton, which is not installed.")
-    keep_compiled_kernels()
+    set_kernel_cache()
     from voxtui.brains.voxtral.kernels import KernelStep
 
     decoder.decode_step = KernelStep()
 
 
-def keep_compiled_kernels() -> None:
+def set_kernel_cache() -> None:
     """Keep what Triton compiles in the user's cache folder, unless the user names another one."""
     if "TRITON_CACHE_DIR" not in os.environ:
         os.environ["TRITON_CACHE_DIR"] = str(user_folders().user_cache_path / "triton")
 
 
 def check_memory(device: torch.device) -> None:
-    """Raise ModelError unless the GPU has room for the fast path beside the plain one."""
     if device.type != "cuda":
         return
     free, _ = torch.cuda.mem_get_info(device)
@@ -232,7 +230,7 @@ def rehearsal_prompts(encode: Callable[[str], list[int]], instruction: str) -> l
     first, second, third, *_ = fp8.packaged_clips()
     typed = "Tell me in a few sentences why the sky is blue."
     reply = encode("It is blue because the air scatters blue light more than red light.")
-    spoken = [Exchange(first, reply), Exchange(typed, reply), Exchange(second, reply)]
+    spoken = [PromptTurn(first, reply), PromptTurn(typed, reply), PromptTurn(second, reply)]
     return [
         (chat(encode, instruction, past, now), clips)
         for past, now, clips in (
@@ -278,7 +276,9 @@ def compare(
             raise ModelError(f"{where} differs from the plain path's.")
 
 
-def likeliest_tokens(loop: ReplyGenerator, prompt: PromptIds, clips: list[Clip]) -> Iterator[int]:
+def likeliest_tokens(
+    loop: ReplyGenerator, prompt: PromptIds, clips: list[PromptClip]
+) -> Iterator[int]:
     """Yield the tokens of a reply, then EOS for ever."""
     for item in loop.reply(prompt, clips, TOKENS):
         if item is not None:

@@ -29,7 +29,7 @@ from voxtui.brains.voxtral.generate import ReplyGenerator
 from voxtui.brains.voxtral.prompt import (
     AUDIO,
     EOS,
-    Clip,
+    PromptClip,
     token_ids,
     transcription,
     without_trailing_zeros,
@@ -176,12 +176,12 @@ def logits(decoder: Decoder, ids: Sequence[int], heard: Tensor | None = None) ->
         return torch.cat([decoder.logits(part).float() for part in hidden.split(64)])
 
 
-def packaged_clips() -> list[Clip]:
+def packaged_clips() -> list[PromptClip]:
     """Return the questions in `data/clips` that the standard library can read."""
-    found: list[Clip] = []
+    found: list[PromptClip] = []
     for number, path in enumerate(sorted(CLIPS.glob("*.wav"))):
         with wave.open(str(path)) as file:
             samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")
         sound = samples.astype(np.float32) / np.float32(32_768)
-        found.append(Clip(number, without_trailing_zeros(sound)))
+        found.append(PromptClip(number, without_trailing_zeros(sound)))
     return found

@@ -15,7 +15,7 @@ import torch
 from voxtui.brains.voxtral.decoder import Cache, Decoder, on_device
 from voxtui.brains.voxtral.embedder import AudioEmbedder
 from voxtui.brains.voxtral.graphs import Graphs, Record, Work
-from voxtui.brains.voxtral.prompt import EOS, Clip, PromptIds, clip_of, token_ids
+from voxtui.brains.voxtral.prompt import EOS, PromptClip, PromptIds, clip_of, token_ids
 from voxtui.brains.voxtral.sampling import BROKEN, Sampler
 
 GROWTH = 1024
@@ -42,7 +42,7 @@ class TooLong(Exception):
 
 
 @dataclass(slots=True)
-class Calls:
+class RunCounts:
     """Counts the runs of the model."""
 
     prefills: int = 0
@@ -66,7 +66,7 @@ class ReplyGenerator:
         self.embedder = embedder
         self.sampler = sampler
         self.cache = Cache(decoder, capacity)
-        self.calls = Calls()
+        self.calls = RunCounts()
         self.encoded_at: float | None = None
         self.prefilled_at: float | None = None
         self._device = device = decoder.embedding.device
@@ -90,11 +90,9 @@ class ReplyGenerator:
 
     @property
     def longest(self) -> int:
-        """Return the largest number of tokens in a prompt and its reply."""
         return self.cache.capacity if self.kv_buckets else self.decoder.longest
 
     def forget(self) -> None:
-        """Empty the cache, as after an error."""
         with torch.inference_mode():  # as a cache that grew was created
             self.cache.clear()
             self.embeddings.zero_()
@@ -128,7 +126,7 @@ class ReplyGenerator:
         self.kv_buckets = kv_buckets
         self.forget()
 
-    def prepare(self, prompt: PromptIds, clips: list[Clip]) -> Generator[None, None, None]:
+    def prepare(self, prompt: PromptIds, clips: list[PromptClip]) -> Generator[None, None, None]:
         """Prefill `prompt` ahead of time. Yields between the stages."""
         yield from self._encode(clips)
         with torch.inference_mode():
@@ -137,7 +135,7 @@ class ReplyGenerator:
                 self._prefill(prompt)
 
     def reply(
-        self, prompt: PromptIds, clips: list[Clip], most: int
+        self, prompt: PromptIds, clips: list[PromptClip], most: int
     ) -> Generator[int | None, None, None]:
         """Yield the tokens of the reply to `prompt`, at most `most`; None between earlier stages.
 
@@ -174,14 +172,13 @@ class ReplyGenerator:
                 self._step()
                 held.append(token)
 
-    def _encode(self, clips: list[Clip]) -> Generator[None, None, None]:
+    def _encode(self, clips: list[PromptClip]) -> Generator[None, None, None]:
         for clip in clips:
             with torch.inference_mode():
                 self.embedder.rows(clip)
             yield
 
     def _fit(self, positions: int) -> None:
-        """Make room for `positions` tokens. Raises TooLong."""
         if positions > self.longest:
             raise TooLong
         if positions <= self.cache.capacity:
@@ -222,7 +219,6 @@ class ReplyGenerator:
         return kv_buckets if self.decoder.decode_step is None else kv_buckets[-1:]
 
     def _embed(self, prompt_ids: PromptIds) -> None:
-        """Write the embeddings of `prompt_ids` to the tensor that graphs read."""
         ids = on_device(token_ids(prompt_ids), self._device)
         self.embeddings[: len(prompt_ids)].copy_(self.decoder.embed(ids))
         at = 0

@@ -27,7 +27,6 @@ class Graphs:
 
     @property
     def captured(self) -> list[tuple[str | int, ...]]:
-        """Return the name and shape of each graph."""
         return list(self._replays)
 
     def capture(self, record: Record, name: str, work: Work, *shape: int) -> None:

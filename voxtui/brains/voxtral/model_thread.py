@@ -46,7 +46,6 @@ class ModelWork(Speculation[int]):
         self._items: Generator[int | None, None, None] | None = None
 
     def advance(self, wanted: Callable[[], bool]) -> bool:
-        """Run the generator on. See Speculation."""
         self._items = self._items or self._work()
         while wanted():
             try:
@@ -58,14 +57,13 @@ class ModelWork(Speculation[int]):
         return False
 
     def release(self) -> None:
-        """Close the generator where it stands."""
         items, self._items = self._items, None
         if items is not None:
             items.close()
 
 
 @dataclass(slots=True)
-class Timing:
+class PrefillTimes:
     """When a reply's audio was encoded and its prompt prefilled (monotonic seconds)."""
 
     encoded_at: float | None = None
@@ -78,7 +76,7 @@ class VoxtralReply(ModelWork):
     def __init__(
         self,
         work: Tokens,
-        timing: Timing,
+        timing: PrefillTimes,
         cancelled: Flag,
         ahead: int | None,
         key: Hashable,
@@ -135,7 +133,6 @@ class ModelThread:
         return guarded
 
     def succeeded(self) -> None:
-        """Note that a turn has not failed."""
         self._failures = 0
 
     @property
@@ -145,7 +142,6 @@ class ModelThread:
         return newest if isinstance(newest, ModelWork) else None
 
     def close(self) -> None:
-        """End the thread. May be called twice."""
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.close()

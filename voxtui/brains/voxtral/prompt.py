@@ -34,7 +34,7 @@ index. Two prompts share a prefix where their ids are equal."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Clip:
+class PromptClip:
     """The sound of one turn, as the model sees it."""
 
     number: int
@@ -70,10 +70,10 @@ def without_trailing_zeros(samples: Samples) -> Samples:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class PromptTurn:
     """A past turn: the user's part, and the tokens of the reply. One of them may be empty."""
 
-    user_input: Clip | str
+    user_input: PromptClip | str
     reply: Sequence[int]
     clock: str = ""
     """the line with the time before the user's part; empty: none"""
@@ -82,8 +82,8 @@ class Exchange:
 def chat(
     encode: Callable[[str], list[int]],
     instruction: str,
-    past: Sequence[Exchange],
-    user_input: Clip | str | None,
+    past: Sequence[PromptTurn],
+    user_input: PromptClip | str | None,
     clock: str = "",
 ) -> PromptIds:
     """Return the prompt for a reply to `user_input`. None: its certain part while the user speaks.
@@ -107,7 +107,7 @@ def chat(
 
 
 def _user(
-    encode: Callable[[str], list[int]], before: str, clock: str, user_input: Clip | str
+    encode: Callable[[str], list[int]], before: str, clock: str, user_input: PromptClip | str
 ) -> Iterable[int]:
     if isinstance(user_input, str):
         return [INST, *encode(paragraphs(before, after_clock(clock, user_input))), END_INST]
@@ -120,7 +120,7 @@ def _before_audio(encode: Callable[[str], list[int]], before: str, clock: str) -
 
 
 def transcription(
-    encode: Callable[[str], list[int]], clip: Clip, language: str | None
+    encode: Callable[[str], list[int]], clip: PromptClip, language: str | None
 ) -> PromptIds:
     """Return the prompt for a transcript. Without `language` the model detects it."""
     tail = encode(f"lang:{language}") if language else []
@@ -144,7 +144,6 @@ class Tekken:
         return self._tekkenizer.encode(text, bos=False, eos=False)
 
     def piece(self, token: int) -> bytes:
-        """Return the bytes of `token`; none for a control token."""
         return self._tekkenizer.id_to_byte_piece(token)
 
 

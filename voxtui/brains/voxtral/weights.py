@@ -33,7 +33,7 @@ WRITING_CAPACITY = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class LoadedModel:
     """A checkpoint on its device."""
 
     tekken: Tekken
@@ -45,7 +45,7 @@ class Model:
     """the device and its weights, for people"""
 
 
-def load_model(directory: Path, config: Config, notify: Callable[[str], object]) -> Model:
+def load_model(directory: Path, config: Config, notify: Callable[[str], object]) -> LoadedModel:
     """Load `directory` onto the best device. Raises ModelError.
 
     `notify` gets a sentence for each setting that this machine cannot follow.
@@ -76,7 +76,7 @@ def load_model(directory: Path, config: Config, notify: Callable[[str], object])
         if quantised and not (quantised := _quantise(decoder, embedder, notify)):
             del decoder, embedder  # the GPU may have no room for both
             decoder, embedder = load(directory, device)
-        return Model(
+        return LoadedModel(
             tekken,
             reply_generator(decoder, embedder, config.generation.sampling(), CAPACITY),
             reply_generator(decoder, embedder, _greedy(), WRITING_CAPACITY),
@@ -157,7 +157,6 @@ def best_dtype(device: torch.device) -> torch.dtype | str:
 
 
 def load(directory: Path, device: torch.device) -> tuple[Decoder, AudioEmbedder]:
-    """Load `directory`. Raises OSError, ValueError, RuntimeError, SafetensorError."""
     import torch
     from transformers import VoxtralForConditionalGeneration
     from transformers.utils import logging

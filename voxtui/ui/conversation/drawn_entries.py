@@ -65,7 +65,6 @@ class DrawnEntries(ScrollView):
 
     @property
     def entries(self) -> list[Paragraph]:
-        """The entries from top to bottom."""
         return self._column.entries
 
     @property
@@ -76,7 +75,6 @@ class DrawnEntries(ScrollView):
         return "\n".join("".join(segment.text for segment in line) for line in lines)
 
     def paint(self) -> None:
-        """Paint what has changed at once."""
         paint_now(self)
 
     def to_end(self) -> None:
@@ -154,7 +152,6 @@ class DrawnEntries(ScrollView):
         return self._strip(number).apply_offsets(0, number)
 
     def _strip(self, number: int) -> Strip:
-        """Return line `number` of the conversation."""
         if (index := self._column.find(number)) is None:
             return Strip([])
         entry = self.entries[index]
@@ -171,7 +168,6 @@ class DrawnEntries(ScrollView):
         return self._selected(Strip(drawn), number)
 
     def _drawn_line(self, y: int, width: int, in_view: range) -> Strip:
-        """Return the line of row `y`, padded to `width`."""
         ground = self.look.ground.rich_style
         if not 0 <= y < len(in_view):
             return Strip.blank(width, ground)
@@ -193,7 +189,6 @@ class DrawnEntries(ScrollView):
         return self.drawn[number]
 
     def _is_marked(self, entry: Paragraph, number: int) -> bool:
-        """Return whether line `number` of `entry` has the mark of the selected turn."""
         if not entry.turn or entry.turn != self._selected_turn:
             return False
         return not entry.spaced or self._entry(number - 1) is entry  # not the empty line above
@@ -219,7 +214,6 @@ class DrawnEntries(ScrollView):
         return y + self.scroll_offset.y - self._space_above()
 
     def lines_in_view(self) -> range:
-        """Return the line numbers in view."""
         first = self._number(0)
         return range(first, first + self.scrollable_content_region.height)
 
@@ -274,7 +268,6 @@ class DrawnEntries(ScrollView):
         self._wrapping = self.set_timer(WRAP_PAUSE_SECONDS, self._wrap_more)
 
     def in_view(self) -> Sequence[Paragraph]:
-        """Return the entries in view."""
         top = 0 if self._space_above() else self.scroll_offset.y
         return self._column.between(top, top + self.scrollable_content_region.height)
 
@@ -294,7 +287,6 @@ class DrawnEntries(ScrollView):
                 self._redraw(top + i)
 
     def _redraw(self, number: int) -> None:
-        """Draw line `number` of the conversation again."""
         self.drawn.pop(number, None)
         self.refresh_lines(number + self._space_above())
 

@@ -31,7 +31,6 @@ class LineIndex:
         return self._tops[index] if index < len(self._tops) else self.height
 
     def end(self, index: int) -> int:
-        """Return the line behind the entry at `index`."""
         return self.top(index) + self.entries[index].height
 
     def index(self, entry: Paragraph) -> int | None:

@@ -161,7 +161,6 @@ class Transcript(DrawnEntries, can_focus=True):
             pass
 
     def restore(self) -> None:
-        """Bring back what `clear` dropped, above what was added since."""
         for entry in self._dropped:
             if entry.look is not self.look:
                 entry.wrap(self.look, self)

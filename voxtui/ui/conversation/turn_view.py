@@ -68,7 +68,6 @@ class TurnView:
         self._stand_in(f"(speaking…) {seconds:.1f} s")
 
     def show_spoken(self, seconds: float) -> None:
-        """Show the length of the speech until the words are known."""
         name = "" if self.source == MICROPHONE else f"{self.source}, "
         self._stand_in(f"({name}{seconds:.1f} s)")
 

@@ -169,7 +169,6 @@ class TurnViews:
                 self._replaces = None
 
     def finish(self, turn: Turn) -> bool:
-        """Show the end of a turn. Return False if it is not on the screen."""
         view = self._view_of(turn.number)
         if view is None:
             return False
@@ -234,7 +233,6 @@ class TurnViews:
             self.view.light(characters_at(tuple(self.timestamps.spoken), heard))
 
     def _view_of(self, turn: int) -> TurnView | None:
-        """Return the view of this turn; None if it is over or no longer on the screen."""
         return self.view if turn == self.number else None
 
     def _show_spoken(self) -> None:

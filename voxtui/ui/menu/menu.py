@@ -68,7 +68,6 @@ class Choice:
 
 
 def part_choices(config: Config) -> Iterator[Choice]:
-    """Yield the voices, speeds, models and presets to choose from."""
     for name in options_of("voice.engine"):
         yield Choice(VOICES.get(name, name), "voice.engine", name, VOICE)
     for speed, about in SPEEDS.items():
@@ -134,7 +133,7 @@ def _download_of(config: Config) -> str:
 
 
 class Menu:
-    """Offers the choices, and applies one through the controls."""
+    """Offers the choices, and applies one through the session."""
 
     class Chosen(Message):
         """A value of a key of [ui] is to be shown, for good or as a preview."""
@@ -146,9 +145,9 @@ class Menu:
     class Restarted(Message):
         """A choice makes the models load again after a failed start."""
 
-    def __init__(self, app: App[None], controls: LocalSession) -> None:
+    def __init__(self, app: App[None], session: LocalSession) -> None:
         self._app = app
-        self._controls = controls
+        self._session = session
         self._choice: Choice | None = None
         """the choice whose parts are being loaded"""
         self._known: frozenset[str] | None = None
@@ -157,7 +156,6 @@ class Menu:
         """the microphone before a rescan"""
 
     def open(self, commands: Iterable[Entry], query: str = "") -> None:
-        """Show the menu, filtered by `query`. `commands`: entries that choose nothing."""
         if isinstance(self._app.screen, Palette):
             return
         restore = partial(self._show_value, "ui.theme")
@@ -167,14 +165,13 @@ class Menu:
         self._app.push_screen(palette, _act)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the entries that choose a value, but no device, in the order of the sections."""
         yield Entry(MICROPHONE, LOOK_AGAIN, self.rescan, "what was plugged in since the start")
-        if self._controls.can_choose_parts:
-            on = self._controls.config.vad.hands_free
+        if self._session.can_choose_parts:
+            on = self._session.config.vad.hands_free
             title, about = "Hands-free", "speak without a key; a pause ends it"
             yield self._entry(Choice(title, "vad.hands_free", not on, MICROPHONE, about), on)
-            yield from map(self._entry, part_choices(self._controls.config))
-        kept = self._controls.config.session.keep
+            yield from map(self._entry, part_choices(self._session.config))
+        kept = self._session.config.session.keep
         title, about = "Keep the conversation", "over a restart, in a file"
         yield self._entry(Choice(title, "session.keep", not kept, CONVERSATION, about), kept)
         for name in options_of("ui.panel"):
@@ -188,37 +185,35 @@ class Menu:
 
     async def devices(self) -> Sequence[Entry]:
         """List the microphones and speakers, on a thread of its own."""
-        if not self._controls.can_choose_parts:
+        if not self._session.can_choose_parts:
             return ()
         return [self._entry(choice) for choice in await in_thread(self._device_choices)]
 
     def _device_choices(self) -> Sequence[Choice]:
-        return list(device_choices(self._controls.devices()))
+        return list(device_choices(self._session.devices()))
 
     def choose(self, choice: Choice) -> None:
         """Use a value in this session. The parts it needs are loaded first."""
-        failed = self._controls.failed is not None
+        failed = self._session.failed is not None
         try:
-            self._controls.choose(choice.key, choice.value)
+            self._session.choose(choice.key, choice.value)
         except NotAllowed as refused:
             self._refuse(refused)
             return
         if choice.key.startswith("ui."):
             self._show(choice.key, choice.value)
         elif choice.key.startswith("session."):
-            pass  # the controls have said it
+            pass  # the session has reported it
         elif failed:
             self._app.post_message(self.Restarted())
         else:
             self._choice = choice
 
     def change_failed(self, error: VoxtuiError) -> None:
-        """Show why a choice was not made."""
         self._choice = None
         self._app.notify(f"Nothing was changed. {error}", severity="error")
 
     def loaded(self, loaded: Loaded) -> None:
-        """Show the result of a choice or a rescan."""
         if self._choice is not None and loaded.changed:
             self._app.notify(f"{self._choice.section}: {self._choice.title}.")
             self._choice = None
@@ -232,9 +227,8 @@ class Menu:
         self._app.run_worker(self._rescan(), group="rescan", exclusive=True)
 
     def save_settings(self) -> None:
-        """Write the chosen values to the user's config file."""
         try:
-            path, keys = self._controls.save_settings()
+            path, keys = self._session.save_settings()
             used = active_config_file()
         except NotAllowed as refused:
             self._refuse(refused)
@@ -249,7 +243,7 @@ class Menu:
         preview = None
         if choice.key == "ui.theme":
             preview = partial(self._show, choice.key, choice.value)
-        in_force = _in_use(self._controls.config, choice.key) == choice.value
+        in_force = _in_use(self._session.config, choice.key) == choice.value
         return Entry(
             choice.section,
             choice.title,
@@ -264,26 +258,26 @@ class Menu:
         self._app.post_message(self.Chosen(key, value))
 
     def _show_value(self, key: str) -> None:
-        self._show(key, value_of(self._controls.config, key))
+        self._show(key, value_of(self._session.config, key))
 
     def _refuse(self, refused: NotAllowed) -> None:
         self._app.notify(str(refused), severity=refused.severity)
 
     async def _rescan(self) -> None:
         try:
-            self._controls.check_rescan()
+            self._session.check_rescan()
             before = await self._device_titles()
-            self._controls.rescan_devices()
+            self._session.rescan_devices()
         except NotAllowed as refused:
             self._refuse(refused)
             return
-        self._known, self._microphone = before, self._controls.microphone
+        self._known, self._microphone = before, self._session.microphone
 
     async def _show_new_devices(self, known: frozenset[str], in_use: bool) -> None:
         """Name the devices that are not in `known`. `in_use`: one of them is used already."""
         new = sorted(await self._device_titles() - known)
         if new:
-            key = shown(self._controls.config.ui.keys.menu)
+            key = shown(self._session.config.ui.keys.menu)
             self._app.notify(f"New: {'; '.join(new)}. {key} uses it.")
         elif not in_use:
             self._app.notify("No other device was found.")

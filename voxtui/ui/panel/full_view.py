@@ -39,5 +39,4 @@ class FullView(Vertical):
         self._history.show(times)
 
     def show_numbers(self, times: TurnTimes) -> None:
-        """Show the table alone, which changes while an answer is spoken."""
         self._numbers.show(times)

@@ -51,7 +51,6 @@ class HeadlineCard(Vertical):
 
 
 def _four_digits(value: float | None) -> tuple[str, str]:
-    """Return milliseconds as at most four characters, and their unit."""
     if value is None:
         return "-", "ms"
     if value < 9999.5:

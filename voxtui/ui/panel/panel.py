@@ -153,7 +153,6 @@ class LatencyPanel(Container):
         self._show()
 
     def complete(self, timestamps: Timestamps) -> None:
-        """Add late marks to the finished turn on display."""
         reached = {**timestamps.since_release(), **self._live.timestamps}
         self._live = self._finished = replace(self._live, timestamps=reached)
         self._show()

@@ -101,7 +101,6 @@ class PercentileTable(Static):
 
 
 def _used(turn: Turn) -> str:
-    """Return the network share of TTFT, or the GPU memory, if one of them is known."""
     if turn.network_ms is not None:
         return f"network {short_ms(turn.network_ms / 1000)}"
     return f"GPU {turn.gpu_bytes / 1e9:.1f} GB" if turn.gpu_bytes is not None else ""

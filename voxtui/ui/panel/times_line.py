@@ -35,7 +35,6 @@ class TimesLine(Static):
 
 
 def _lines(times: TurnTimes) -> list[Content]:
-    """Return the line in three lengths, the longest first."""
     lines = [
         Content(GAP).join([_part(headline, times, goals=True) for headline in TIMES]),
         Content(GAP).join([_part(headline, times, goals=False) for headline in TIMES]),

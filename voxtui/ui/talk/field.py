@@ -75,7 +75,6 @@ class Field(Input):
 
     @property
     def at_begin(self) -> bool:
-        """True if the cursor is at the beginning, and nothing is selected."""
         return self.cursor_position == 0 and self.selection.is_empty
 
     def write(self, text: str) -> None:
@@ -104,7 +103,6 @@ class Field(Input):
         return True
 
     def _complete(self) -> None:
-        """Complete a command if only one begins so."""
         found = matching(self.value)
         if len(found) == 1 and " " not in self.value:
             self._show(f"/{found[0].name} " if found[0].argument else f"/{found[0].name}")

@@ -25,7 +25,6 @@ NAME = "the pasted text"
 
 
 def pasted_lines(text: str) -> str:
-    """Return a pasted text with its lines, and without control characters."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     return strip_control_characters(lines).strip("\n")
 

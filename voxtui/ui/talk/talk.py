@@ -15,8 +15,8 @@ from voxtui.ui.talk.talkbar import TalkBar
 from voxtui.ui.talk.talkkey import Act, Begin, End, Mode, TalkKey
 
 
-class Talk:
-    """Follows one key and one mouse button, and drives the controls."""
+class PushToTalk:
+    """Follows one key and one mouse button, and drives the session."""
 
     class Changed(Message):
         """Talking or its mode may differ. Comes from the bar."""
@@ -26,9 +26,9 @@ class Talk:
             self.talking = talking
             """an utterance was in progress when this was sent; it may have ended since"""
 
-    def __init__(self, controls: LocalSession, bar: TalkBar) -> None:
+    def __init__(self, session: LocalSession, bar: TalkBar) -> None:
         self.bar = bar
-        self._controls = controls
+        self._session = session
         self._key = TalkKey()
         self._by_mouse = False
         self._settling: Timer | None = None
@@ -37,7 +37,7 @@ class Talk:
     def mode(self) -> Mode:
         if self._by_mouse:
             return Mode.MOUSE
-        if self._controls.config.vad.hands_free:
+        if self._session.config.vad.hands_free:
             return Mode.HANDS_FREE
         return Mode.HOLD if self._key.releases else Mode.TOGGLE
 
@@ -50,14 +50,14 @@ class Talk:
         self._obey(self._key.release(at), at)
 
     def mouse_down(self, at: float) -> None:
-        if self._controls.talking is None:
+        if self._session.talking is None:
             self._by_mouse = True
             self._begin(at)
 
     def mouse_up(self, at: float) -> None:
         if self._by_mouse:
             self._by_mouse = False
-            self._controls.end_talking(at)
+            self._session.end_talking(at)
             self._changed()
 
     def let_go(self, at: float | None = None) -> None:
@@ -67,34 +67,33 @@ class Talk:
         self.mouse_up(at)
 
     def use_keyboard(self, releases: bool, at: float) -> None:
-        """Follow a terminal that reports key releases, or does not."""
         self.let_go(at)
         self._key.releases = releases
 
     def follow(self) -> None:
         """Forget a key or button that is still down if its utterance is over."""
-        if self._controls.talking is None:
+        if self._session.talking is None:
             self._key.abandon()
             if self._by_mouse:
                 self._by_mouse = False
                 self._changed()
 
     def _begin(self, at: float) -> None:
-        if self._controls.talking is not None:
+        if self._session.talking is not None:
             self._key.abandon()
             if not self._by_mouse:
-                self._controls.end_talking(at)
+                self._session.end_talking(at)
             return
         try:
-            self._controls.begin_talking(at)
+            self._session.begin_talking(at)
         except NotAllowed as refused:
             self.bar.notify(str(refused), severity=refused.severity)
-        if self._controls.talking is None:  # refused, or it ended what began hands-free
+        if self._session.talking is None:  # refused, or it ended what began hands-free
             self._key.abandon()
         self._changed()
 
     def _changed(self) -> None:
-        self.bar.post_message(self.Changed(self._controls.talking is not None))
+        self.bar.post_message(self.Changed(self._session.talking is not None))
 
     def _obey(self, acts: Sequence[Act], now: float) -> None:
         for act in acts:
@@ -102,7 +101,7 @@ class Talk:
                 case Begin(at):
                     self._begin(at)
                 case End(at):
-                    self._controls.end_talking(at)
+                    self._session.end_talking(at)
         if self._settling is not None:
             self._settling.stop()
             self._settling = None

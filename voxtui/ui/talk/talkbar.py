@@ -169,7 +169,6 @@ class TalkBar(Horizontal):
         self.write(words)
 
     def take(self) -> str:
-        """Empty the text field and return its text, which Up brings back."""
         self.corrected = None
         return self.field.take()
 

@@ -49,7 +49,7 @@ class End:
 Act: TypeAlias = Begin | End
 
 
-class Phase(Enum):
+class KeyPhase(Enum):
     DOWN = auto()
     """talking: the terminal will report the release"""
     PRESSED = auto()
@@ -68,7 +68,7 @@ class TalkKey:
     def __init__(self) -> None:
         self.releases = False
         """the terminal reports when a key comes up"""
-        self._phase = Phase.SPENT
+        self._phase = KeyPhase.SPENT
         self._last = float("-inf")
         """the latest press or repeat"""
         self._gaps = deque([0.04], maxlen=8)
@@ -77,9 +77,9 @@ class TalkKey:
     def deadline(self) -> float | None:
         """The time at which `settle` must be called if no press comes before."""
         match self._phase:
-            case Phase.AGAIN:
+            case KeyPhase.AGAIN:
                 return self._last + CONFIRM_SECONDS
-            case Phase.HELD:
+            case KeyPhase.HELD:
                 window = min(MOST_WINDOW_SECONDS, 3 * median(self._gaps))
                 return self._last + max(LEAST_WINDOW_SECONDS, window)
             case _:
@@ -108,33 +108,33 @@ class TalkKey:
 
     def abandon(self) -> None:
         """Forget a talk that ended otherwise, or was never begun."""
-        self._phase = Phase.SPENT
+        self._phase = KeyPhase.SPENT
 
     def _reported(self, at: float, repeated: bool) -> list[Act]:
         if repeated:
             return []
-        if self._phase is Phase.SPENT:
-            self._phase = Phase.DOWN
+        if self._phase is KeyPhase.SPENT:
+            self._phase = KeyPhase.DOWN
             return [Begin(at)]
         return self._over(at)  # down twice: its release was lost
 
     def _guessed(self, at: float, gap: float) -> list[Act]:
         match self._phase:
-            case Phase.SPENT if gap < SETTLE_SECONDS:
+            case KeyPhase.SPENT if gap < SETTLE_SECONDS:
                 return []
-            case Phase.PRESSED if gap > LONGEST_DELAY_SECONDS:
+            case KeyPhase.PRESSED if gap > LONGEST_DELAY_SECONDS:
                 return self._over(at)
-            case Phase.PRESSED if gap > CONFIRM_SECONDS:
-                self._phase = Phase.AGAIN
+            case KeyPhase.PRESSED if gap > CONFIRM_SECONDS:
+                self._phase = KeyPhase.AGAIN
                 return []
-            case Phase.PRESSED | Phase.AGAIN | Phase.HELD:
-                self._phase = Phase.HELD
+            case KeyPhase.PRESSED | KeyPhase.AGAIN | KeyPhase.HELD:
+                self._phase = KeyPhase.HELD
                 self._gaps.append(gap)
                 return []
             case _:
-                self._phase = Phase.PRESSED
+                self._phase = KeyPhase.PRESSED
                 return [Begin(at)]
 
     def _over(self, at: float) -> list[Act]:
-        before, self._phase = self._phase, Phase.SPENT
-        return [] if before is Phase.SPENT else [End(at)]
+        before, self._phase = self._phase, KeyPhase.SPENT
+        return [] if before is KeyPhase.SPENT else [End(at)]

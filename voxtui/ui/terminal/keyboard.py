@@ -253,7 +253,7 @@ def _signal_others(what: signal.Signals) -> None:
         signal.signal(what, obeyed)
 
 
-class Phase(Enum):
+class TerminalOwner(Enum):
     """The owner of the terminal: the shell or this program."""
 
     SHELL = auto()
@@ -269,7 +269,7 @@ class KeyboardDriver(linux_driver.LinuxDriver):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)  # pyright: ignore[reportUnknownMemberType]
         self._file: Any = Output(self._file)
-        self._phase = Phase.SHELL
+        self._phase = TerminalOwner.SHELL
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def when_written(self, reached: Callable[[float], object]) -> None:
@@ -289,9 +289,9 @@ class KeyboardDriver(linux_driver.LinuxDriver):
 
     def suspend_application_mode(self) -> None:
         """Suspend, and stop the parent (`make`, `uv run`) too: the shell waits for that."""
-        if self._phase is Phase.APPLICATION:
+        if self._phase is TerminalOwner.APPLICATION:
             super().suspend_application_mode()
-            self._phase = Phase.SUSPENDED
+            self._phase = TerminalOwner.SUSPENDED
         _signal_others(signal.SIGTSTP)
 
     def resume_application_mode(self) -> None:
@@ -302,20 +302,20 @@ class KeyboardDriver(linux_driver.LinuxDriver):
         settings for those to restore at the end. So it is left first, and by the event loop:
         the signal may have interrupted a write, whose lock the restart needs.
         """
-        if self._phase is Phase.SUSPENDED:
+        if self._phase is TerminalOwner.SUSPENDED:
             _signal_others(signal.SIGCONT)
             super().resume_application_mode()
-        elif self._phase is not Phase.SHELL and self._loop is not None:
+        elif self._phase is not TerminalOwner.SHELL and self._loop is not None:
             self._loop.call_soon_threadsafe(self._restart)
 
     def _restart(self) -> None:
-        if self._phase is Phase.APPLICATION:
+        if self._phase is TerminalOwner.APPLICATION:
             super().suspend_application_mode()
             self._must_signal_resume = True  # everything is painted again
             super().resume_application_mode()
 
     def start_application_mode(self) -> None:
-        self._phase = Phase.STARTING
+        self._phase = TerminalOwner.STARTING
         self._loop = asyncio.get_running_loop()
         linux_driver.XTermParser = KeyParser  # pyright: ignore[reportPrivateImportUsage]
         linux_driver.getincrementaldecoder = lenient_decoder  # type: ignore[assignment]
@@ -323,10 +323,10 @@ class KeyboardDriver(linux_driver.LinuxDriver):
         if not constants.DISABLE_KITTY_KEY:
             self.write(REQUEST)
             self.flush()
-        self._phase = Phase.APPLICATION
+        self._phase = TerminalOwner.APPLICATION
 
     def stop_application_mode(self) -> None:
-        self._phase = Phase.SHELL
+        self._phase = TerminalOwner.SHELL
         if self._mouse_pixels:  # Textual never resets it
             self.write("\x1b[?1016l")
             self._mouse_pixels = False

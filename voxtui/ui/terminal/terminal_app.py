@@ -50,7 +50,6 @@ class TerminalApp(App[None], inherit_bindings=False):
             notify(time.monotonic())
 
     def wait_written(self) -> None:
-        """Wait until this frame was written, for a moment at most."""
         if isinstance(self._driver, KeyboardDriver):
             self._driver.wait_written()
 

@@ -53,6 +53,5 @@ def _terminal_is_closed() -> bool:
 
 
 def _end_after_patience() -> None:
-    """End the process after the patience, on a thread of its own."""
     time.sleep(PATIENCE_SECONDS)  # an Event takes a lock that the interrupted code may hold
     os._exit(EXIT_CODE)
