@@ -33,7 +33,7 @@ from voxtui.dialogue.protocols import (
     ReplyOptions,
     TurnRequest,
 )
-from voxtui.dialogue.turn_clock import clock_line
+from voxtui.dialogue.turn.turn_clock import clock_line
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 
 TERMINAL = "terminal"
@@ -46,7 +46,7 @@ FORMS = {
         instruction="You are Bruno, the assistant of a hotel in Vienna. Answer in one sentence."
     ),
 }
-"""How each form is answered. The brain of a server has no examples."""
+"""How each form is answered."""
 
 FORMER = {
     "david",
@@ -66,7 +66,7 @@ ORDINARY = re.compile(
     r"a|about|am|an|and|any|anything|are|assistant|at|be|but|can|can't|cannot|did|do|does|don't|done"
     r"|for|from|good|have|haven't|he|her|him|his|i|i'm|in|is|it|know|me|meet|my|no|not|of|on|only"
     r"|please|she|so|sorry|talk|tell|that|the|they|this|to|today|told|what|when|where|who|with|you"
-    r"|you're|your"
+    r"|was|you're|your"
 )
 """Words that an answer may share with any example."""
 
@@ -123,12 +123,12 @@ def _reply(brain: Brain, past: Past, words: str, options: ReplyOptions) -> str:
     return "".join(item.text for item in items if isinstance(item, Token)).strip()
 
 
-def build(model: str, form: str) -> EmbeddedBrain:
+def build(model: str) -> EmbeddedBrain:
     config = Config(
         brain=BrainConfig(embedded=EmbeddedBrainConfig(model=model)),
         generation=GenerationConfig(temperature=0.0),
     )
-    brain = EmbeddedBrain(config, shows_examples=form == TERMINAL)
+    brain = EmbeddedBrain(config)
     brain.warm_up(lambda step, fraction: None)
     return brain
 
@@ -143,7 +143,7 @@ def main() -> None:
     rows = ["| form | leaks of 40 | says that it does not know, of 40 | told, right of 20 |"]
     rows.append("|---|---|---|---|")
     for form in [asked.only] if asked.only else FORMS:
-        brain = build(asked.model, form)
+        brain = build(asked.model)
         ours: list[Answered] = []
         try:
             for one in (*unknown(brain, form), *told(brain, form)):

@@ -29,13 +29,13 @@ from tests.virtual_audio import RATE, SPEAKER, Recorder, VirtualAudio
 from voxtui.audio.resampling import resample
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.bench.machine import machine
-from voxtui.dialogue import speech
 from voxtui.dialogue.commands import NewConversation, SendText
 from voxtui.dialogue.data import SpeechChunk, audible
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, Loaded, LoadFailed, TurnFinished
 from voxtui.dialogue.protocols import Progress, Voice
-from voxtui.dialogue.speech_pacing import SpeechPacing
+from voxtui.dialogue.speech import speech
+from voxtui.dialogue.speech.speech_pacing import SpeechPacing
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig
 from voxtui.voices.hibari import HibariVoice
 from voxtui.wiring import build_brain

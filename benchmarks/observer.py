@@ -271,12 +271,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--state", type=Path, default=Path("build/observer"))
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     about = machine()
     arguments = ("--set", f"brain.embedded.model={asked.model}")
-    found = report(*observe(asked.state, asked.turns, arguments))
+    found = report(*observe(Path("build/observer"), asked.turns, arguments))
     for name, value in found.items():
         lines = value if isinstance(value, list) else [value]
         sys.stdout.write(f"{name}: " + "\n  ".join(map(str, lines)) + "\n")

@@ -33,8 +33,6 @@ from voxtui.audio.silero import PySilero
 from voxtui.audio.speaker import PIECE_SECONDS
 from voxtui.bench.machine import machine
 from voxtui.dialogue import engine as engine_module
-from voxtui.dialogue.chunker import Chunker
-from voxtui.dialogue.clauses import clauses
 from voxtui.dialogue.commands import Release, Talk
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
@@ -47,6 +45,8 @@ from voxtui.dialogue.data import (
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, Loaded, ReplyText, TurnFinished
 from voxtui.dialogue.protocols import TurnRequest
+from voxtui.dialogue.speech.chunker import Chunker
+from voxtui.dialogue.speech.clauses import clauses
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.settings.schema import Config, StreamingConfig
 from voxtui.storage.turn_metrics import spread
@@ -287,12 +287,9 @@ def table(found: dict[str, Times]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--turns", type=int, default=60)
-    parser.add_argument("--switch-ms", type=float, help="in place of the engine's own")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     about = machine()
-    if asked.switch_ms is not None:
-        engine_module.SWITCH_SECONDS = asked.switch_ms / 1000
     sys.setswitchinterval(engine_module.SWITCH_SECONDS)
     found = measure(asked.turns)
     sys.stdout.write(f"{json.dumps(about)}\n{table(found)}\n")

@@ -200,16 +200,14 @@ def build_brain(
     config: Config,
     notify: Notify,
     may_download: frozenset[str] = NO_DOWNLOAD,
-    shows_examples: bool = True,
 ) -> Fallbacks[Brain]:
     """Return the loaders of the brain that `config` names, best first.
 
-    `shows_examples`: see EmbeddedBrain.
     A brain that the user named is made at once. Raises ModelError if that is impossible.
     """
     from voxtui.dialogue.fallbacks import Fallbacks
 
-    embedded = partial(_embedded, config, notify, CHAT in may_download, shows_examples)
+    embedded = partial(_embedded, config, notify, CHAT in may_download)
     voxtral = partial(_voxtral, config, notify, VOXTRAL in may_download)
     on_gpu = partial(_voxtral_on_gpu, config, notify)
     loaders: dict[str, Fallbacks[Brain]] = {
@@ -241,10 +239,10 @@ def build_voice(config: Config, notify: Notify) -> Fallbacks[Voice] | None:
     return chosen if config.voice.engine == "auto" else chosen.with_first_made()
 
 
-def _embedded(config: Config, notify: Notify, download_chat: bool, shows_examples: bool) -> Brain:
+def _embedded(config: Config, notify: Notify, download_chat: bool) -> Brain:
     from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 
-    return EmbeddedBrain(config, download_chat, notify, shows_examples=shows_examples)
+    return EmbeddedBrain(config, download_chat, notify)
 
 
 def _voxtral(config: Config, notify: Notify, may_download: bool) -> Brain:

@@ -30,7 +30,7 @@ from voxtui.brains.voxtral.prompt import (
     without_trailing_zeros,
 )
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame, Token, Utterance
-from voxtui.dialogue.history import History
+from voxtui.dialogue.history.history import History
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import Past, PastTurn, TurnRequest
 from voxtui.dialogue.recording import Recording

@@ -13,8 +13,8 @@ from tests.audio.sounds import correlation, question
 from voxtui.audio.echo_canceller import SETTLING_SECONDS, EchoCanceller
 from voxtui.audio.microphone import Framer
 from voxtui.audio.played import Played, PlayedSegment
-from voxtui.dialogue import level
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
+from voxtui.dialogue.listening import level
 from voxtui.errors import DeviceError
 from voxtui.settings.schema import AudioConfig, Config, VadConfig
 from voxtui.wiring import cancels_echo

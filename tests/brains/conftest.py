@@ -13,7 +13,7 @@ from tests.fakes import Flag
 from voxtui.audio.silero import PySilero
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame, Utterance
-from voxtui.dialogue.listening import SpeechGate
+from voxtui.dialogue.listening.endpointing import SpeechGate
 from voxtui.dialogue.protocols import DEFAULT_OPTIONS, Brain, Past, ReplyOptions, TurnRequest
 from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig

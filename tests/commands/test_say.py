@@ -14,7 +14,7 @@ from tests.fakes import BeepVoice, FakeSpeaker
 from voxtui.commands.say import read_aloud
 from voxtui.commands.text_input import clipboard_text, open_text
 from voxtui.dialogue.fallbacks import Fallbacks
-from voxtui.dialogue.speech import VoiceWorker
+from voxtui.dialogue.speech.speech import VoiceWorker
 from voxtui.errors import InputError, ModelError, UnspokenLanguage
 
 

@@ -32,7 +32,6 @@ from tests.fakes import (
     ScriptedBrain,
     engine_on_fakes,
 )
-from voxtui.dialogue import sound_devices
 from voxtui.dialogue.commands import (
     Cancel,
     Mute,
@@ -43,6 +42,7 @@ from voxtui.dialogue.commands import (
     SendText,
     Talk,
 )
+from voxtui.dialogue.components import sound_devices
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
     FRAME_SECONDS,
@@ -64,7 +64,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.history import History
+from voxtui.dialogue.history.history import History
 from voxtui.dialogue.protocols import Past, TurnRequest
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.settings.schema import Config, HistoryConfig, VadConfig

@@ -26,7 +26,7 @@ from tests.fakes import ScriptedBrain
 from tests.serve.conftest import PATIENCE, Server, serving
 from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import Utterance
-from voxtui.dialogue.listening import Listener
+from voxtui.dialogue.listening.listener import Listener
 from voxtui.dialogue.protocols import ReplyOptions, TurnRequest
 from voxtui.errors import ModelError
 from voxtui.settings.schema import AudioConfig, Config, VadConfig

@@ -11,7 +11,7 @@ from re import _constants, _parser  # pyright: ignore[reportAttributeAccessIssue
 from typing import Any
 
 import voxtui.skills
-from voxtui.skills import about_itself, phrases
+from voxtui.skills import phrases
 
 WORDS = [
     "the",
@@ -45,8 +45,7 @@ def patterns() -> list[re.Pattern[str]]:
 
     for module in iter_modules(voxtui.skills.__path__):
         collect(list(vars(import_module(f"voxtui.skills.{module.name}")).values()))
-    collect(list(about_itself.forms().values()))
-    for language in phrases.languages():
+    for language in phrases.LANGUAGES:
         collect([form for _, form in language.forms])
     return found
 

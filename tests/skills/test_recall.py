@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from voxtui.dialogue.data import Token, Utterance
-from voxtui.dialogue.history import History
+from voxtui.dialogue.history.history import History
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import PastTurn, SkillRequest, placeholder
 from voxtui.settings.schema import Config, HistoryConfig
 from voxtui.skills.assistant_skills import AssistantSkills
 from voxtui.skills.clock import time_in
+from voxtui.skills.understand import understand
 
 SAID = ("My sister is Anna.", "Who wrote Faust?", "I like tea.", "And when?", "Thank you.")
 
@@ -107,3 +108,26 @@ def test_the_time_in_a_place_is_right_or_unknown(place, there):
     now = datetime.fromisoformat("2026-07-01T12:00:00+00:00")
     found = time_in(place, now)
     assert (found and f"{found:%Y-%m-%d %H:%M}") == there
+
+
+@pytest.mark.parametrize(
+    ("before", "question", "known"),
+    [
+        ((), "What's my name?", False),
+        (("Hello.",), "Where do I live?", False),
+        (("What is my name?",), "And where do I live?", False),
+        (("I'm Lena.",), "What is my name?", True),
+        (("Call me Paul.",), "What is my name?", True),
+        (("Our house is in Graz.",), "Where do I live?", True),
+        (("One.", "Two.", "Three."), "What is my name?", True),  # more may have been dropped
+        ((), "What is your name?", True),
+        ((), "Who am I speaking to?", True),
+        ((), "What is my name in Greek letters?", True),
+    ],
+)
+def test_what_nobody_told_is_said_to_be_unknown(
+    before: tuple[str, ...], question: str, known: bool
+) -> None:
+    past = tuple(PastTurn(text, text, (Token("I see."),)) for text in before)
+    meaning = understand(question, datetime(2026, 11, 24, 12, 0), past)
+    assert (meaning is None) == known

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.skills.corpus import NOW, describe, same, sentences
+from voxtui.skills.intents import Fact
 from voxtui.skills.normalise import normalise
 from voxtui.skills.understand import understand
 
@@ -31,3 +32,19 @@ def test_a_sentence_has_its_meaning(meaning, sentence):
 )
 def test_numbers_are_read_as_words_and_as_digits(said, read):
     assert normalise(said) == read
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ("What is 5! + 3?", 123),
+        ("What is five factorial plus three?", 123),
+        ("What is 2 times 3!", None),
+        ("What is 3!!", None),
+        ("I won 3 - 2!", None),
+        ("What is 100 factorial?", None),
+    ],
+)
+def test_a_factorial_is_computed_or_left_alone(words: str, value: int | None) -> None:
+    meaning = understand(words, NOW)
+    assert (meaning.value if isinstance(meaning, Fact) else None) == value

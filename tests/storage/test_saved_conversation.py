@@ -9,9 +9,9 @@ import pytest
 
 from tests.dialogue.talking import talking
 from tests.fakes import ScriptedBrain
-from voxtui.dialogue.attachments import Attachment
 from voxtui.dialogue.commands import SendText
 from voxtui.dialogue.data import Token
+from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Past, PastTurn
 from voxtui.storage.saved_conversation import SavedConversation
 

@@ -37,7 +37,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.level import diagnose_level
+from voxtui.dialogue.listening.level import diagnose_level
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
 from voxtui.errors import ModelMissing
 from voxtui.settings.schema import Config, UiConfig, VadConfig

@@ -12,7 +12,6 @@ from textual.widgets import Input, OptionList
 from tests.fakes import SECONDS, make_factories
 from tests.ui.conftest import MARKS, screen, until
 from tests.ui.states import LOADED, turn
-from voxtui.dialogue.attachments import Attachment
 from voxtui.dialogue.events import (
     Died,
     LoadFailed,
@@ -25,6 +24,7 @@ from voxtui.dialogue.events import (
     StateChanged,
     UserWords,
 )
+from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Turn
 from voxtui.errors import InputError, ModelError
 from voxtui.settings.schema import Config, KeysConfig, UiConfig, VadConfig

@@ -8,9 +8,9 @@ import pytest
 
 from tests.ui.conftest import screen
 from tests.ui.pseudo_terminal import AppInTerminal
-from voxtui.dialogue.attachments import Attachment, estimated_tokens
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.events import PrefillProgress, State, StateChanged
+from voxtui.dialogue.history.attachments import Attachment, estimated_tokens
 from voxtui.dialogue.protocols import PastTurn
 from voxtui.settings.schema import Config, InputConfig
 from voxtui.ui.talk.pasted import NAME, PastedView

@@ -78,7 +78,7 @@ class Playback:
     last_sound: StreamTime | None = None
     silenced_at: float | None = None
     finishing: bool = False
-    """no more chunks will come"""
+    """true once no more chunks will come"""
 
 
 class SounddeviceSpeaker:
@@ -90,7 +90,7 @@ class SounddeviceSpeaker:
         self._changed = threading.Condition()
         self._queue: deque[Any] = deque()
         self._queued = 0
-        """samples in the queue"""
+        """the samples in the queue"""
         self._playback: Playback | None = None
         self._resampler: Resampler | None = None
         self._stream: Any = None

@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 
 from voxtui.commands.segmentation import Segmenter
 from voxtui.dialogue.data import FRAME_SECONDS, Frame, Utterance
-from voxtui.dialogue.level import diagnose_level
+from voxtui.dialogue.listening.level import diagnose_level
 from voxtui.dialogue.protocols import Microphone, SpeechDetector
 from voxtui.dialogue.recording import QUIET_FRAMES, TAIL_SECONDS
 from voxtui.errors import ForeignSpeech, one_line

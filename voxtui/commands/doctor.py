@@ -25,7 +25,7 @@ from voxtui.commands.devices import HELD, configured_devices, hear
 from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.commands.terminal import can_show_screen, colours, reports_key_release
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
-from voxtui.dialogue.level import SHOWS_LEVEL, SILENT, diagnose_level
+from voxtui.dialogue.listening.level import SHOWS_LEVEL, SILENT, diagnose_level
 from voxtui.errors import DeviceError, ModelError, how_to_install
 from voxtui.models.catalogue import models_directory
 from voxtui.models.cuda import (

@@ -10,7 +10,7 @@ import click
 
 from voxtui.audio.loopback_delay import CHIRPS, Loopback, measure
 from voxtui.commands.native_stderr import native_log, native_stderr_in
-from voxtui.dialogue.level import decibels
+from voxtui.dialogue.listening.level import decibels
 from voxtui.dialogue.protocols import Microphone, Speaker
 from voxtui.settings.schema import AudioConfig
 from voxtui.storage.device_offset import offset_file, save_offset

@@ -17,11 +17,11 @@ import click
 
 from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.commands.text_input import clipboard_text
-from voxtui.dialogue.attachments import Attachment
 from voxtui.dialogue.commands import Attach, Silence
 from voxtui.dialogue.data import MICROPHONE, TYPED
 from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.events import Loaded, PrefillProgress, State
+from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Turn
 from voxtui.errors import ModelMissing, RestartNeeded, VoxtuiError, strip_control_characters
 from voxtui.session.clip_player import OpenClip

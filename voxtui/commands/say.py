@@ -19,7 +19,7 @@ from voxtui.dialogue.data import Token
 from voxtui.dialogue.fallbacks import Closable
 from voxtui.dialogue.prefetch import Prefetched
 from voxtui.dialogue.protocols import Speaker
-from voxtui.dialogue.speech import Speech, VoiceFailed, VoiceTimeout, VoiceWorker
+from voxtui.dialogue.speech.speech import Speech, VoiceFailed, VoiceTimeout, VoiceWorker
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError, ModelError, UnspokenLanguage
 from voxtui.settings.schema import Config

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from voxtui.dialogue.data import FRAME_SECONDS, Frame, Utterance
-from voxtui.dialogue.listening import SpeechGate
+from voxtui.dialogue.listening.endpointing import SpeechGate
 from voxtui.dialogue.protocols import SpeechDetector
 from voxtui.dialogue.recording import LEAD_FRAMES, Recording
 from voxtui.settings.schema import VadConfig

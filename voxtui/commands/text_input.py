@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from voxtui.dialogue.attachments import Attachment
+from voxtui.dialogue.history.attachments import Attachment
 from voxtui.errors import InputError, strip_control_characters
 
 PIECE_BYTES = 1 << 16

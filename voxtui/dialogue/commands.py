@@ -1,4 +1,4 @@
-"""The commands to an engine: `Engine.post` is its only door.
+"""The commands to an engine. `Engine.post` takes them, and nothing else does.
 
 Commands are structs of msgspec, because to define a frozen dataclass takes eight times as long, and
 the first frame of the screen waits for that. Times are monotonic seconds; None means now.
@@ -10,9 +10,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from voxtui.dialogue.attachments import Attachment
 from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.fallbacks import Fallbacks
+from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Brain, Microphone, PastTurn, ReplyOptions, Speaker, Voice
 from voxtui.settings.schema import Config, VadConfig
 
@@ -96,7 +96,7 @@ class Attach(msgspec.Struct, frozen=True):
 
 
 class UseReplyOptions(msgspec.Struct, frozen=True):
-    """Answer in this manner from now on, and read its instruction at once.
+    """Answer by these options from now on, and read its instruction at once.
 
     `answers` False: hands-free speech enters the history without an answer. `vad`: listen in
     another way; None: as before.

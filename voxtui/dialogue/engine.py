@@ -13,7 +13,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty
 
-from voxtui.dialogue.announcements import Announcer
 from voxtui.dialogue.commands import (
     Answer,
     Attach,
@@ -36,13 +35,15 @@ from voxtui.dialogue.commands import (
     Typing,
     UseReplyOptions,
 )
-from voxtui.dialogue.components import Closing, Components
+from voxtui.dialogue.components.components import Closing, Components
+from voxtui.dialogue.components.sound_devices import LOOK_SECONDS, FallbackDevices, SoundDevices
 from voxtui.dialogue.data import MICROPHONE, Frame
 from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice, State
 from voxtui.dialogue.fallbacks import Fallbacks
-from voxtui.dialogue.history import History
+from voxtui.dialogue.history.history import History
 from voxtui.dialogue.inbox import Inbox, Posted
-from voxtui.dialogue.listening import Listener, VoiceBargeIn
+from voxtui.dialogue.listening.barge_in import VoiceBargeIn
+from voxtui.dialogue.listening.listener import Listener
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
 from voxtui.dialogue.protocols import (
@@ -54,9 +55,9 @@ from voxtui.dialogue.protocols import (
     SpeechDetector,
     Voice,
 )
-from voxtui.dialogue.safe_skills import SafeSkills
-from voxtui.dialogue.sound_devices import LOOK_SECONDS, FallbackDevices, SoundDevices
-from voxtui.dialogue.turn_taking import TurnTaking
+from voxtui.dialogue.turn.announcements import Announcer
+from voxtui.dialogue.turn.safe_skills import SafeSkills
+from voxtui.dialogue.turn.turn_taking import TurnTaking
 from voxtui.errors import VoxtuiError
 from voxtui.settings.schema import Config
 
@@ -326,7 +327,7 @@ class Engine:
             case Truncate(number, seconds):
                 turns.truncate(number, seconds)
             case UseReplyOptions():
-                turns.use_manner(command)
+                turns.use_options(command)
             case ReplaceComponents():
                 self._replace_parts(command)
             case RescanDevices():
@@ -347,7 +348,7 @@ class Engine:
             self._listener.warm_up()
             if self._barge_in is not None:
                 self._barge_in.warm_up()
-            self._components.load(self._turns.first_manner)
+            self._components.load(self._turns.first_options)
         except VoxtuiError as error:
             self._components.devices.close()
             self._emit(LoadFailed(error))

@@ -50,7 +50,7 @@ class Loaded(msgspec.Struct, frozen=True):
     """its device name; None: clips and text only"""
     speaker: str | None
     sends_to: str = ""
-    """where the user's voice and words go; empty: they stay on this machine"""
+    """the host that gets the user's voice and words; empty: none"""
     brain_name: str = ""
     """the brain's short name, such as `embedded`"""
     changed: bool = False
@@ -126,7 +126,7 @@ class ReplyText(msgspec.Struct, frozen=True):
 
 
 class PrefillProgress(msgspec.Struct, frozen=True):
-    """The brain reads a long text: `done` of `total` new tokens."""
+    """Prefill progress: `done` of `total` new tokens."""
 
     done: int
     total: int

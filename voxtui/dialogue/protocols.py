@@ -215,7 +215,7 @@ class Brain(Protocol):
     ) -> None:
         """Prepare for an utterance, which the engine appends to `recording`. Returns at once.
 
-        Called when the key goes down, and when a session changes its manner. The brain may work
+        Called when the key goes down, and when a session changes its options. The brain may work
         ahead on its own thread until the request is cancelled. A brain that recognises words
         meanwhile passes them to `on_words`, each time all of them.
         """

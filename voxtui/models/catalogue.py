@@ -42,7 +42,7 @@ class ModelFile:
     repository: str
     """owner/name"""
     path: str
-    """within the repository"""
+    """the path within the repository"""
     size: int
     """bytes"""
     digest: str
@@ -74,7 +74,7 @@ class Model:
 
     name: str
     repository: str
-    """on the hub: owner/name"""
+    """owner/name on the hub"""
     size: int
     """bytes; rounded where the hub lists the files"""
     licence: str

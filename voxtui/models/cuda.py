@@ -44,7 +44,7 @@ DEVICE_NODES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
 class Gpu:
     name: str
     memory: int
-    """bytes"""
+    """the memory in bytes"""
     free: int
     """bytes; the same as `memory` if the driver does not report it"""
 

@@ -55,7 +55,7 @@ class ClientKeys(Generic[T]):
 
 
 class AccessControl:
-    """ASGI middleware. `token` None: no token is needed. `hosts`: names besides addresses.
+    """ASGI middleware: checks keys and hosts. Without `token` no key is needed.
 
     A page of any site can send requests to localhost. A browser then sends an Origin that is not
     ours, or, by DNS rebinding, a Host that is not ours.

@@ -14,7 +14,7 @@ from starlette.routing import Route, WebSocketRoute
 from voxtui import __version__
 from voxtui.serve.access import REALTIME_PATH, AccessControl, ClientKeys, error_response
 from voxtui.serve.chat import Chat
-from voxtui.serve.dictation import Dictation
+from voxtui.serve.dictation import DictationEndpoint
 from voxtui.serve.metrics import Metrics
 from voxtui.serve.openai_types import HttpError, failed
 from voxtui.serve.openapi import openapi
@@ -131,7 +131,7 @@ def build_app(
                 methods=["POST"],
             ),
             WebSocketRoute(
-                "/v1/audio/transcriptions/realtime", Dictation(pool, config.vad, metrics)
+                "/v1/audio/transcriptions/realtime", DictationEndpoint(pool, config.vad, metrics)
             ),
         ],
         exception_handlers={HTTPException: http_error, 500: bug},

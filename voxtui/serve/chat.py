@@ -129,8 +129,8 @@ class Chat(Endpoint):
         texts: list[str] = []
 
         def tokens() -> Generator[str]:
-            past, said, told = self._heard(request, parts, exchange.cancelled)
-            options = ReplyOptions(told, most, voice="none")
+            past, said, instructions = self._heard(request, parts, exchange.cancelled)
+            options = ReplyOptions(instructions, most, voice="none")
             turn = TurnRequest(past, said, timestamps, exchange.cancelled, options)
             with closing(brain.reply(turn)) as items:
                 yield from (item.text for item in items if isinstance(item, Token))
@@ -175,13 +175,13 @@ class Chat(Endpoint):
         A sound alone goes to the brain as it is; one beside a text goes as its words. Raises
         InputError and ModelError.
         """
-        told: list[str] = []
+        instructions: list[str] = []
         past: list[PastTurn] = []
         *earlier, last = request.messages
         for message in earlier:
             text = self._words(message, parts, cancelled)
             if message.role in ("system", "developer"):
-                told.append(text)
+                instructions.append(text)
             elif message.role == "user":
                 past.append(PastTurn(text, None, ()))
             else:
@@ -191,7 +191,7 @@ class Chat(Endpoint):
         said = self._utterance(sounds[0]) if only else self._words(last, parts, cancelled)
         if said == "":
             raise InputError("The last message is empty.")
-        return past, said, "\n\n".join(told) or None
+        return past, said, "\n\n".join(instructions) or None
 
     def _words(self, message: _Message, parts: ModelSet, cancelled: threading.Event) -> str:
         words = [
@@ -231,7 +231,7 @@ class _Answer:
         await self._chunk({**role, "content": text}, None)
 
     async def finish(self, reason: str, usage: dict[str, int] | None) -> None:
-        """End a stream. `usage` None: the client did not ask for it."""
+        """End a stream, with the counts of tokens if the client asked for them."""
         await self._chunk({}, reason)
         if usage is not None:
             kind = {"object": "chat.completion.chunk"}

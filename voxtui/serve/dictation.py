@@ -1,4 +1,4 @@
-"""Dictation over a WebSocket: 16-bit PCM at 16 kHz in, words out at each pause.
+"""DictationEndpoint over a WebSocket: 16-bit PCM at 16 kHz in, words out at each pause.
 
 The messages are those of https://github.com/HorizonXP/voxtral.c, `web/PROTOCOL.md`.
 """
@@ -40,7 +40,7 @@ class _Message(msgspec.Struct):
     type: str
 
 
-class Dictation:
+class DictationEndpoint:
     def __init__(self, pool: Pool, vad: VadConfig, metrics: Metrics) -> None:
         self._pool = pool
         self._vad = vad

@@ -58,7 +58,7 @@ def decoded(body: bytes, kind: type[T]) -> T:
         raise HttpError(400, f"The body is not JSON in UTF-8: {error}.") from error
 
 
-class Speech(msgspec.Struct, frozen=True):
+class SpeechRequest(msgspec.Struct, frozen=True):
     """The body of a request for speech. Other fields are ignored."""
 
     input: Annotated[str, Meta(min_length=1, max_length=MOST_SPOKEN)]

@@ -78,7 +78,7 @@ class Pool:
         self._most = most_requests
         self._free = list(sets)
         self._waiting: dict[object, deque[asyncio.Future[ModelSet]]] = {}
-        """by client, the one whose turn is next at the beginning"""
+        """the waiting requests by client; the client that is served next comes first"""
         self._admitted = Counter[str]()
         self._lent_seconds = 1.0
         """mean time for which a request has a set"""
@@ -181,7 +181,7 @@ class Pool:
 @contextmanager
 def warm_pool(config: Config, notify: Callable[[str], object]) -> Generator[Pool]:
     """Load `serve.sessions` sets and yield them; close them at the end. Raises ModelError."""
-    from voxtui.dialogue.listening import warm_up
+    from voxtui.dialogue.listening.listener import warm_up
     from voxtui.wiring import build_detector, build_voice
 
     with ExitStack() as stack:
@@ -206,7 +206,7 @@ def _brain(
     from voxtui.wiring import build_brain, recogniser, transcriber
 
     try:
-        loaders = build_brain(config, notify, shows_examples=False)
+        loaders = build_brain(config, notify)
         brain = loaders.load(lambda part: part.warm_up(lambda step, fraction: None)).part
     except ModelMissing as missing:
         notify(f"No answers, only transcription and speech. {missing}")

@@ -12,10 +12,10 @@ from anyio import to_thread
 
 from voxtui.audio.pcm import as_pcm
 from voxtui.audio.resampling import resample
-from voxtui.dialogue.clauses import clauses
+from voxtui.dialogue.speech.clauses import clauses
 from voxtui.errors import ModelError
 from voxtui.serve.exchange import Endpoint, Exchange
-from voxtui.serve.openai_types import MOST_SPOKEN, HttpError, Speech, decoded, failed
+from voxtui.serve.openai_types import MOST_SPOKEN, HttpError, SpeechRequest, decoded, failed
 from voxtui.serve.transcriptions import check_model
 from voxtui.serve.upload import Disconnected, small_body
 
@@ -59,8 +59,8 @@ class SpeechEndpoint(Endpoint):
                 raise HttpError(404, 'voice.engine is "none" here.', code="model_not_found")
             await self._speak(speech, parts.voice, exchange)
 
-    async def _read(self, receive: Receive) -> Speech:
-        speech = decoded(await small_body(receive, MOST_BYTES), Speech)
+    async def _read(self, receive: Receive) -> SpeechRequest:
+        speech = decoded(await small_body(receive, MOST_BYTES), SpeechRequest)
         check_model(speech.model, self._model)
         name = speech.voice if isinstance(speech.voice, str) else str(speech.voice.get("id", ""))
         if name not in ("", self._config.name) and name not in FOREIGN_VOICES:
@@ -78,7 +78,7 @@ class SpeechEndpoint(Endpoint):
             )
         return speech
 
-    async def _speak(self, speech: Speech, voice: Voice, exchange: Exchange) -> None:
+    async def _speak(self, speech: SpeechRequest, voice: Voice, exchange: Exchange) -> None:
         """Answer with sound, a clause at a time.
 
         Raises HttpError, Disconnected, and ModelError if a later clause fails: it cuts the

@@ -21,7 +21,7 @@ from voxtui.serve import openai_types
 from voxtui.serve.exchange import Endpoint, Exchange
 from voxtui.serve.openai_types import HttpError, failed
 from voxtui.serve.recognition import Recognition
-from voxtui.serve.upload import Field, Spool, form
+from voxtui.serve.upload import FormField, Spool, form
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
@@ -143,7 +143,7 @@ class Transcriptions(Endpoint):
         self._model = model
 
     async def answer(self, exchange: Exchange) -> None:
-        answer = Answer(exchange, Options(self._model, self._model == MOONSHINE))
+        answer = TranscriptionAnswer(exchange, Options(self._model, self._model == MOONSHINE))
         with Spool() as spool:
             upload = Upload(spool, exchange, self._config.serve)
             recognising: asyncio.Task[Recognition] | None = None
@@ -151,7 +151,7 @@ class Transcriptions(Endpoint):
                 async for part in form(exchange.headers, exchange.receive):
                     if recognising is not None and recognising.done():
                         break  # it has failed: the rest of the file is of no use
-                    if isinstance(part, Field):
+                    if isinstance(part, FormField):
                         answer.options.set(part.name, part.value)
                         await answer.catch_up()
                     elif await upload.take(part.data):
@@ -172,7 +172,7 @@ class Transcriptions(Endpoint):
         self.metrics.answered(self.name, 200)
         await answer.finish(recognition.seconds, stages)
 
-    async def _recognise(self, upload: Upload, answer: Answer) -> Recognition:
+    async def _recognise(self, upload: Upload, answer: TranscriptionAnswer) -> Recognition:
         """Recognise the file while it arrives. Raises HttpError and Disconnected."""
         exchange = upload.exchange
         async with self.pool.lend(exchange) as parts:
@@ -295,7 +295,7 @@ def _without_path(error: InputError, path: str) -> str:
     )
 
 
-class Answer:
+class TranscriptionAnswer:
     """The answer to one request: whole at the end, or one event per segment."""
 
     def __init__(self, exchange: Exchange, options: Options) -> None:

@@ -42,7 +42,7 @@ class Disconnected(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FormField:
     name: str
     value: str
 
@@ -90,7 +90,7 @@ async def small_body(receive: Receive, most: int) -> bytes:
     return bytes(whole)
 
 
-async def form(headers: Headers, receive: Receive) -> AsyncIterator[Field | FileData]:
+async def form(headers: Headers, receive: Receive) -> AsyncIterator[FormField | FileData]:
     """Yield the fields of a form and the bytes of its file `file`, as they arrive.
 
     Raises HttpError for any other body, and Disconnected.
@@ -129,9 +129,9 @@ async def form(headers: Headers, receive: Receive) -> AsyncIterator[Field | File
         raise HttpError(400, f"The form is damaged: {error}.") from error
 
 
-def _field(name: str, value: bytes) -> Field:
+def _field(name: str, value: bytes) -> FormField:
     try:
-        return Field(name, value.decode())
+        return FormField(name, value.decode())
     except UnicodeDecodeError as error:
         raise HttpError(400, f"The field {name!r} is not UTF-8.", param=name) from error
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from voxtui.dialogue.attachments import attached_tokens
 from voxtui.dialogue.commands import (
     Cancel,
     Mute,
@@ -38,6 +37,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
+from voxtui.dialogue.history.attachments import attached_tokens
 from voxtui.errors import DeviceError, ModelMissing, VoxtuiError
 from voxtui.session.clip_player import ClipPlayer, OpenClip
 from voxtui.session.user_session import (

@@ -47,13 +47,13 @@ class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """A server with an OpenAI-compatible API."""
 
     url: str = ""
-    """empty: no server"""
+    """the base URL of the chat server; empty: none"""
     model: str = ""
     """empty: the only model of the server"""
     transcription_model: str = ""
     """empty: `model` receives the audio itself"""
     transcription_url: str = ""
-    """empty: `url`"""
+    """the base URL of the server that transcribes; empty: `url`"""
     idle_transcript: bool = True
     """transcribe the utterance after the reply, which sends the audio again"""
     timeout_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
@@ -214,7 +214,7 @@ class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 INPUT_TOKENS = {"embedded": 1000}
-"""Most tokens of given texts, by brain. The embedded one reads some 30 tokens a second."""
+"""Most tokens of attached texts, by brain. The embedded one reads some 30 tokens a second."""
 
 CONTEXT_TOKENS = 8192
 """Context of every other brain. A quarter of it stays free for the conversation."""

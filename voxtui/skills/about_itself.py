@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,7 @@ def about_itself(words: str, sends_to: str, config: Config) -> str | None:
     """
     asked = re.sub(r"\b(what|who|how|where)'s\b", r"\1 is", words.lower().replace("’", "'"))
     asked = " ".join(re.sub(r"[^\w'\- ]+", " ", asked).split())
-    kind = next((kind for kind, form in forms().items() if form.fullmatch(asked)), "")
+    kind = next((kind for kind, form in FORMS.items() if form.fullmatch(asked)), "")
     if kind in _ABILITIES:
         # A server may have tools, and the user's instruction another name.
         own = sends_to or config.brain.instruction != type(config.brain)().instruction
@@ -76,8 +75,7 @@ def _keeps(sends_to: str, stored: bool) -> str:
     )
 
 
-@cache
-def forms() -> dict[str, re.Pattern[str]]:
+def _forms() -> dict[str, re.Pattern[str]]:
     """Return the patterns by the kind of question, in the order in which they are tried."""
     file = Path(__file__).with_suffix(".toml")
     tables = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -92,6 +90,8 @@ def forms() -> dict[str, re.Pattern[str]]:
         for kind, lines in tables["forms"].items()
     }
 
+
+FORMS = _forms()
 
 _THING = r"(?:timers?|reminders?|alarms?|countdown|e-?mails?|messages?|appointments?|events?|call)"
 _DONE = r"(?:set|started|created|added|scheduled|sent|saved|stopped|cancell?ed|paused|deleted)"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from voxtui.dialogue.events import CountdownsChanged, Event, Notice, Rang
 from voxtui.dialogue.protocols import SkillAnswer
-from voxtui.dialogue.safe_skills import log_failure
+from voxtui.dialogue.turn.safe_skills import log_failure
 from voxtui.errors import InputError
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ class Fact:
     """the result, as the tests compare it"""
     sentence: str
     language: str = "en"
-    """of the sentence; see SkillAnswer"""
+    """the language of `sentence`, as in SkillAnswer"""
     pace: float = 1.0
-    """see SkillAnswer"""
+    """the speed of the voice, as in SkillAnswer"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Which:
 
     name: str = ""
     seconds: float = 0.0
-    """its length"""
+    """the length of the timer"""
     every: bool = False
 
 
@@ -68,7 +68,7 @@ class NewReminder:
     at: datetime
     """local time"""
     about: str
-    """empty: an alarm"""
+    """the subject of the reminder; empty: an alarm"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class ListReminders:
 @dataclass(frozen=True, slots=True)
 class CancelReminder:
     about: str = ""
-    """empty: the only one"""
+    """the subject of a reminder; empty: the only one"""
     every: bool = False
 
 

@@ -11,7 +11,6 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 
 from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
@@ -22,6 +21,7 @@ from voxtui.skills.intents import Fact
 SLOWER = 0.75
 """The pace of an answer that is said more slowly."""
 
+_SIGNS = {"'": "apostrophe", "’": "apostrophe", "-": "hyphen"}
 _WORD = r"[^\W\d_]+(?:['-][^\W\d_]+)*"
 _QUESTION = re.compile(
     r"(?:(?:and|so|but|well|ok|okay|please) )*(?:who|whose|what|which|where|when|why|how|can|could"
@@ -49,7 +49,7 @@ def understand(text: str, now: datetime, past: Past) -> Fact | None:
     `past`: the turns before, oldest first. None if no form matches, or if the answer is not known.
     """
     folded = _fold(text)
-    for language in languages():
+    for language in LANGUAGES:
         begin, end = 0, len(folded)
         before, after = language.courtesy
         while found := before.match(folded, begin, end):
@@ -125,6 +125,8 @@ def _letters(request: str, found: _Found, language: _Language) -> Fact:
     letters = [[letter for letter in word if letter.isalpha()] for word in words.split()]
     count, answers = sum(map(len, letters)), language.answers
     if request == "spell":
+        if language.code == "en":
+            letters = [[_SIGNS.get(one, one) for one in word] for word in words.split()]
         value = ". ".join(", ".join(map(_capital, word)) for word in letters)
         return Fact("spelling", value.lower(), f"{words}: {value}.", language.code)
     if request == "count_one":
@@ -137,20 +139,13 @@ def _letters(request: str, found: _Found, language: _Language) -> Fact:
 
 
 def _capital(letter: str) -> str:
-    return letter.upper() if len(letter.upper()) == 1 else letter  # `ß` would become `SS`
+    return letter.upper() if len(letter.upper()) == 1 else letter  # not `SS` for `ß`
 
 
 def _fold(text: str) -> str:
     """Return `text` without accents and in lower case, character by character."""
     plain = text.replace("’", "'").replace("‘", "'")
     return "".join(unicodedata.normalize("NFD", one)[0].lower()[0] for one in plain)
-
-
-@cache
-def languages() -> tuple[_Language, ...]:
-    """Return the forms and answers of each language, English first."""
-    tables = tomllib.loads((Path(__file__).parent / "phrases.toml").read_text(encoding="utf-8"))
-    return tuple(_language(code, table) for code, table in tables.items())
 
 
 def _language(code: str, table: dict[str, str | list[str]]) -> _Language:
@@ -177,3 +172,12 @@ def _language(code: str, table: dict[str, str | list[str]]) -> _Language:
         texts,
         {place.strip(): name.strip() for place, name in places},
     )
+
+
+LANGUAGES = tuple(
+    _language(code, table)
+    for code, table in tomllib.loads(
+        Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+    ).items()
+)
+"""The forms and answers of each language, English first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from voxtui.dialogue.protocols import Past
+from voxtui.dialogue.protocols import AUDIO_INPUT, Past
 from voxtui.skills.intents import Fact
 
 _RELATIONS = (
@@ -18,8 +18,8 @@ _RELATIONS = (
 _NO_NAMES = (
     r"(?!(?:I|I'm|I've|I'd|I'll|A|An|The|And|But|Or|So|No|Not|Yes|OK|Monday|Tuesday|Wednesday"
     r"|Thursday|Friday|Saturday|Sunday|January|February|March|July|September|October|November|December|Christmas"
-    r"|Easter|Halloween|English|German|French|Spanish|Italian|Portuguese|Dutch|Hindi|Chinese"
-    r"|Japanese|Russian|Polish|Turkish|Greek|American|British|Irish|Indian|Mr|Mrs|Ms|Dr)\b)"
+    r"|Easter|Halloween|German|French|Italian|Dutch|Hindi|Russian|Greek|American|Indian|Catholic|Muslim|Canadian|Australian|Austrian|Mexican|Swiss|Is|Was|Has|Had|Are|Were|Will"
+    r"|Can|Mr|Mrs|Ms|Dr|[A-Z]\w+(?:ish|ese))\b)"
 )
 _NAME = rf"{_NO_NAMES}(?P<name>[A-Z][^\W\d_]+(?:-[A-Z][^\W\d_]+)?(?: {_NO_NAMES}[A-Z][^\W\d_]+)?)"
 _ADJECTIVES = r"(?:(?:little|big|older|younger|elder|twin|new|old|dear|late) )?"
@@ -31,7 +31,7 @@ _BEFORE = (
 )
 _TOLD = re.compile(
     rf"{_BEFORE}(?P<whose>(?i:my|our|your|his|her|their|the|a|[\w-]+'s)) "
-    rf"{_ADJECTIVES}(?P<relation>{_RELATIONS})(?:{_CALLED})? {_NAME}(?!'s \w)"
+    rf"{_ADJECTIVES}(?P<relation>{_RELATIONS})(?:{_CALLED})? {_NAME}\b"
 )
 _APPOSITION = re.compile(
     rf"^(?P<whose>[Mm]y|[Oo]ur) {_ADJECTIVES}(?P<relation>{_RELATIONS}), {_NAME},"
@@ -58,6 +58,40 @@ _NAME_ASKED = tuple(
 _WHO_ASKED = re.compile(
     r"(?:who(?:'s| is) (?P<name>[^\W\d_]+)|who (?P<name2>[^\W\d_]+) is)(?: again)?", re.IGNORECASE
 )
+
+_PERSON = (
+    "(?:mother|father|brother|sister|uncle|aunt|wife|husband|son|daughter|dog|cat|boss|friend)"
+)
+_PLACE = "(?:city|town|country|street)"
+_OWN_ASKED = re.compile(
+    r"what(?:'s|s| is) my (?:(?:first |last |own )?name|job|profession|age|address|home ?town"
+    rf"|birthday|fav(?:ou?)rite \w+|{_PERSON}(?:'s name| called))|what am i called|who am i"
+    r"|how old am i|when is my birthday|what do i (?:drive|do for a living)"
+    r"|(?:so |and )?where do i (?:live|work|come from)|in which (?:city|town) do i (?:live|work)"
+    rf"|(?:what|which) {_PLACE} (?:am i in|(?:do|did) i (?:live|work) in)"
+    r"|(?:what|which) (?:car|sport|instrument|school|pets?) (?:do|did) i (?:have|drive|play|go to)"
+    r"|do you (?:still )?(?:know|remember) (?:my name|who i am|where i live|how old i am)"
+    r"|what did i (?:say|tell you) about my \w+|what have i told you about (?:me|myself)",
+    re.IGNORECASE,
+)
+_SURELY_WHOLE = 2
+"""Turns of a history from which nothing was dropped."""
+
+_ABOUT_ONESELF = re.compile(r"\b(?:i|i'm|my|me|mine|your?|we|we're|our|us|call)\b", re.IGNORECASE)
+
+
+def untold(text: str, past: Past) -> Fact | None:
+    """Return that a fact about the user is unknown, if nothing in `past` can hold it.
+
+    After a few turns the history may have dropped the first ones, so then the brain answers.
+    """
+    if len(past) > _SURELY_WHOLE or not _OWN_ASKED.fullmatch(text):
+        return None
+    for turn in past:
+        words = _OWN_ASKED.sub("", turn.user_text)
+        if turn.attached or words.startswith(AUDIO_INPUT) or _ABOUT_ONESELF.search(words):
+            return None
+    return Fact("unknown", "", "I don't know, you haven't told me.")
 
 
 def understand(text: str, past: Past) -> Fact | None:

@@ -58,6 +58,7 @@ _WORDS = (
 )
 _EXPRESSION = re.compile(r"[-+*/^()²³ ]*(?:(?:0|[1-9]\d*)(?:\.\d+)?(?= |$)[-+*/^()²³ ]*)+")
 _TOKEN = re.compile(r"\d+(?:\.\d+)?|[-+*/^()²³]")
+_FACTORIAL = re.compile(r"(?<![\d.])(\d|[1-4]\d) ?(?:factorial\b|!(?= [-+*/]))(?! *[!²³])")
 _CERTAIN = re.compile(r"[a-z]|[+*^=×÷²³]")
 """`3 - 2` and `16 / 9` alone may be a score or a ratio. With one of these they are sums."""
 
@@ -92,6 +93,8 @@ def understand(text: str) -> Fact | Question | None:
             if pattern.fullmatch(rest):
                 rest = pattern.sub(replacement, rest).replace("negative", "-").replace("minus", "-")
                 break
+        if "^" not in rest:
+            rest = _FACTORIAL.sub(lambda found: str(math.factorial(int(found[1]))), rest)
         for pattern, sign in _WORDS:
             rest = pattern.sub(sign, rest)
         if not _EXPRESSION.fullmatch(rest) or not re.search(r"[\d)] *[-+*/^²³]", rest):

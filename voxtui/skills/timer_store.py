@@ -34,7 +34,7 @@ class Timer(msgspec.Struct, frozen=True, omit_defaults=True):
     """A timer, running or paused."""
 
     seconds: float
-    """its length when it was set"""
+    """the length of the timer when it was set"""
     ends: _Time | None = None
     """the moment at which it rings; None: it is paused"""
     left: float = 0.0

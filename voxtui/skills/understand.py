@@ -23,7 +23,8 @@ def understand(sentence: str, now: datetime, past: Past = ()) -> Meaning | None:
         return None
     plain = " ".join(re.sub(r"[.?!,।…]+(?=[\s\"”»’']|$)|[¿¡]", "", sentence).split())
     plain = strip_courtesy(plain)
-    if meaning := phrases.understand(plain, now, past) or recall.understand(plain, past):
+    meaning = phrases.understand(plain, now, past) or recall.understand(plain, past)
+    if meaning := meaning or recall.untold(plain, past):
         return meaning
     text = strip_courtesy(normalise(sentence))
     try:

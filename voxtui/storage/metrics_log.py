@@ -147,7 +147,7 @@ class _Finished:
 
 
 class MetricsLog:
-    """Appends each finished turn to today's file, on its own thread. `folder` None: keeps nothing.
+    """Appends each finished turn to today's file in `folder`, if there is one, on its own thread.
 
     A turn that cannot be written is dropped, because no failure here may reach the conversation.
     """

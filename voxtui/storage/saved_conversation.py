@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 LARGEST = 4 << 20
-"""Bytes. A history of 32,000 tokens and a given text have less than 1 MB."""
+"""Bytes. A history of 32,000 tokens and an attached text have less than 1 MB."""
 
 
 class StoredTurn(msgspec.Struct, frozen=True):
-    """A turn, or a given text, as it stands in the file."""
+    """A turn, or an attached text, as it stands in the file."""
 
     you: str
     vox: str

@@ -9,8 +9,8 @@ from pathlib import Path
 from textual import on
 
 from voxtui.commands.text_input import clipboard_text
-from voxtui.dialogue.attachments import Attachment
 from voxtui.dialogue.commands import Attach
+from voxtui.dialogue.history.attachments import Attachment
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.session.user_session import NotAllowed
 from voxtui.slash_commands import number, parse

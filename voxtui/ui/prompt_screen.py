@@ -10,9 +10,9 @@ from textual.app import App
 from textual.binding import Binding, BindingsMap
 from textual.widgets import Input
 
-from voxtui.dialogue.attachments import estimated_tokens
 from voxtui.dialogue.commands import Attach, Typing
 from voxtui.dialogue.events import State
+from voxtui.dialogue.history.attachments import estimated_tokens
 from voxtui.session.local_session import LocalSession
 from voxtui.session.user_session import NotAllowed
 from voxtui.ui.conversation.turn_views import TurnViews
@@ -60,7 +60,7 @@ class PromptScreen(SteppedScreen):
         self.talk = talk
         self.status = status
         self._offered: tuple[object, ...] = ()
-        """what the keys do now, as the footer shows it"""
+        """the present actions of the keys, as the footer shows them"""
 
     @property
     def program(self) -> App[None]:

@@ -10,8 +10,8 @@ from textual.widgets import Static
 
 from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.events import Loaded, PrefillProgress, State
-from voxtui.dialogue.level import MONITOR, decibels, diagnose_level
-from voxtui.dialogue.listening import ENDING_SECONDS
+from voxtui.dialogue.listening.level import MONITOR, decibels, diagnose_level
+from voxtui.dialogue.listening.listener import ENDING_SECONDS
 from voxtui.errors import ModelMissing, VoxtuiError
 from voxtui.session.local_session import LocalSession
 from voxtui.ui.banner import Banner
@@ -77,7 +77,7 @@ class MicrophoneLevel:
         self.peak: float | None = None
         """peak, 0..1, of the second in progress"""
         self.shown: float | None = None
-        """peak, 0..1, on display"""
+        """the peak on display, 0..1"""
         self.silent = False
         """it delivered nothing but digital silence"""
         self.used = False
@@ -130,9 +130,9 @@ class Status:
         self._step = ""
         """the step of loading in progress, with its percentage"""
         self._reading = ""
-        """how much of a long text the brain has read; empty: it reads none"""
+        """the progress of reading a long text; empty: none is read"""
         self.tokens_per_second: float | None = None
-        """how fast the brain has read the last long text; None: it has read none yet"""
+        """the speed at which the brain read the last long text; None: none yet"""
 
     # Loading.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from voxtui.commands.native_stderr import native_log, native_stderr_in
-from voxtui.dialogue.attachments import Attachment
 from voxtui.dialogue.commands import Attach
 from voxtui.dialogue.engine import LEAVING_SECONDS
+from voxtui.dialogue.history.attachments import Attachment
 from voxtui.errors import RestartNeeded
 from voxtui.settings.schema import Config
 from voxtui.storage.device_offset import device_offset

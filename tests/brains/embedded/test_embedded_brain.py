@@ -21,7 +21,7 @@ from voxtui.brains.embedded.chat_process import ASK, USER, chatml
 from voxtui.brains.embedded.chat_reply import ChatReply
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Heard, joined
-from voxtui.brains.prompting import EXAMPLES, examples
+from voxtui.brains.prompting import EXAMPLES, IN_ORDER, examples
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.recording import Extent, Recording
@@ -436,18 +436,16 @@ def test_a_manner_replaces_the_instruction_and_its_examples_and_limits_the_reply
     assert prompt == chatml("Be a pirate.", [("A note.", "Noted.")], "Hello.") + ASK
 
 
-def test_a_client_of_a_server_gets_no_examples(tmp_path: Path) -> None:
-    (path := tmp_path / "any.gguf").write_bytes(b"GGUF" + bytes(100))
-    chat = ScriptedChat()
-    brain = EmbeddedBrain(
-        small(str(path)), shows_examples=False, recogniser=ScriptedRecogniser(), chat=chat
-    )
-    brain.warm_up(lambda step, fraction: None)
-    try:
-        prompt = asked(brain, chat, (), "What is my name?")
-    finally:
-        brain.close()
-    assert prompt == chatml(Config().brain.instruction, [], "What is my name?") + ASK
+def test_a_request_for_a_plan_carries_the_length_of_its_answer_also_later(brain: Scripted) -> None:
+    words = "Give me a plan for Sunday."
+    first = asked(brain.brain, brain.chat, (), words)
+    assert first.endswith(f"{words}\n{IN_ORDER}{ASK}")
+    later = asked(brain.brain, brain.chat, past_turns(words), "Thanks.")
+    assert later.startswith(first)  # nothing is evaluated again
+    assert later.endswith(f"<|im_start|>user\nThanks.{ASK}")
+    mine = ReplyOptions("Be a pirate.")
+    list(brain.brain.reply(TurnRequest((), words, options=mine)))
+    assert IN_ORDER not in brain.chat.prompts[-1]
 
 
 def past_turns(*texts: str) -> tuple[PastTurn, ...]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.brains.conftest import small
 from tests.brains.embedded.scripted import ScriptedChat, ScriptedRecogniser
 from tests.dialogue.talking import talking
-from tests.dialogue.test_skills import ClockOnly
+from tests.dialogue.turn.test_skills import ClockOnly
 from tests.fakes import FakeSpeaker
 from tests.ui.pseudo_terminal import until
 from voxtui.brains.embedded.chat_process import ASK

@@ -54,7 +54,7 @@ from voxtui.dialogue.data import (
     UserTranscript,
     Utterance,
 )
-from voxtui.dialogue.history import History
+from voxtui.dialogue.history.history import History
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import Past, PastTurn, ReplyOptions, TurnRequest, placeholder
 from voxtui.dialogue.recording import Recording

@@ -35,15 +35,12 @@ a batch of 3, 26 ms; of 16, 17 ms; of 32, 15 ms; of 64, 14 ms (two cores)."""
 USUAL_BATCH = BATCHES[1]
 """The batch until the machine's speed is known."""
 
-SEQUENCES = 3
-"""Prompts with different instructions that the cache holds at the same time.
+SEQUENCES = 8
+"""Prompts with different instructions that the cache holds at the same time. llama.cpp aborts with
+more sequences than a batch has tokens."""
 
-llama.cpp aborts with more sequences than a batch has tokens, and tests that want equal digits use
-batches of 3.
-"""
-
-OTHER_TOKENS = 2048
-"""Room in the cache for the sequences that are not in use: 31 MB with a model of 1.5 billion
+OTHER_TOKENS = 4096
+"""Room in the cache for the sequences that are not in use: 62 MB with a model of 1.5 billion
 parameters. Without enough room, llama.cpp empties one of them."""
 
 CACHE_TYPE = "GGML_TYPE_Q8_0"
@@ -86,7 +83,7 @@ def serve(pipe: Connection) -> None:
             pipe.send(Failure(error.message, error.hint))
             return
         pipe.send(Signal.LOADED)
-        sequences = Sequences(setup.prefix)
+        sequences = Sequences(setup.prefix, min(SEQUENCES, batch))
         while True:
             request = pipe.recv()
             if isinstance(request, ChatRequest):  # a late STOP, for a request that has ended
@@ -104,10 +101,10 @@ class Sequences:
     not used for longest.
     """
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, most: int = SEQUENCES) -> None:
         self._numbers = {_front(prefix): 0}
-        """by instruction, the one that was used last at the end"""
-        self._pasts = [""] * SEQUENCES
+        """the sequence of each instruction; the one used last comes last"""
+        self._pasts = [""] * most
 
     def choose(self, prompt: str) -> tuple[int, int]:
         """Return the sequence for `prompt`, and the shortest run of tokens to shift in it.
@@ -120,7 +117,7 @@ class Sequences:
         is_new = number is None
         if number is None:
             number = len(self._numbers)
-            if number == SEQUENCES:
+            if number == len(self._pasts):
                 number = self._numbers.pop(next(iter(self._numbers)))
         self._numbers[front] = number
         before, self._pasts[number] = self._pasts[number], past
@@ -171,7 +168,8 @@ def load(setup: Setup, batch: int = USUAL_BATCH) -> Server:
     params = xllamacpp.CommonParams()
     params.model.path = str(setup.path)
     params.n_ctx = setup.context_tokens + OTHER_TOKENS
-    params.n_parallel, params.kv_unified, params.cache_idle_slots = SEQUENCES, True, False
+    params.n_parallel, params.kv_unified = min(SEQUENCES, batch), True
+    params.cache_idle_slots = False
     params.n_batch = params.n_ubatch = batch
     params.cache_type_k = params.cache_type_v = getattr(xllamacpp.ggml_type, CACHE_TYPE)
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads()

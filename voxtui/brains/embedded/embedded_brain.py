@@ -28,6 +28,7 @@ from voxtui.brains.prompting import (
     examples,
     instruction,
     until_repeated,
+    with_length,
 )
 from voxtui.brains.speculation import SpeculationThread
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
@@ -69,8 +70,6 @@ class EmbeddedBrain:
     """Moonshine and a GGUF chat model. English only: raises ModelError for another language.
 
     `fetches`: download the chat model at warm-up if it is missing. `notify` says which, and why.
-    `shows_examples`: a reply as configured has our examples before it. A server's client gets none,
-    because it sees only the instruction that it sent or left to us.
     """
 
     name = "embedded"
@@ -82,7 +81,6 @@ class EmbeddedBrain:
         fetches: bool = False,
         notify: Callable[[str], object] = lambda sentence: None,
         *,
-        shows_examples: bool = True,
         recogniser: Recogniser | None = None,
         chat: ChatModel | None = None,
     ) -> None:
@@ -95,8 +93,7 @@ class EmbeddedBrain:
         self._opening = known.opening if known else ""
         self._sampling = config.generation.sampling()
         self._instruction = instruction(config)
-        ours = examples(config)
-        self._examples = ours if shows_examples else ()
+        self._examples = examples(config)
         self._recogniser = recogniser or Moonshine()
         read = config.history.tokens(self.name) + config.input.tokens(self.name)
         context = PROMPT_TOKENS + read * 5 // 4 + self._sampling.max_new_tokens
@@ -104,7 +101,7 @@ class EmbeddedBrain:
             -(-context // 256) * 256,
             self._prompt((), ""),
             user_folders().user_cache_path / "prefixes",
-            SPEAKABLE if ours else "",
+            SPEAKABLE if self._examples else "",
         )
         self._replies: SpeculationThread | None = None
         self._ahead: ChatReply | None = None
@@ -296,14 +293,28 @@ class EmbeddedBrain:
         return self._replies
 
     def _prompt(self, past: Past, words: str, options: ReplyOptions = DEFAULT_OPTIONS) -> str:
-        said = [(after_clock(turn.clock, turn.user_text), turn.reply_text) for turn in past]
+        said = [
+            (
+                after_clock(
+                    turn.clock,
+                    turn.user_text if turn.attached else self._complete(turn.user_text, options),
+                ),
+                turn.reply_text,
+            )
+            for turn in past
+        ]
         if options.instruction is None:
             said = [*self._examples, *said]
         front = self._instruction if options.instruction is None else options.instruction
         return chatml(front, said, words, options.clock, self._opening)
 
     def _question(self, past: Past, words: str, options: ReplyOptions) -> str:
-        return self._prompt(past, words, options) + ASK + self._opening
+        return self._prompt(past, self._complete(words, options), options) + ASK + self._opening
+
+    def _complete(self, words: str, options: ReplyOptions) -> str:
+        """Return a user's complete words, with a note on the length where our instruction holds."""
+        ours = self._examples and options.instruction is None and not self._sampling.one_sentence
+        return with_length(words) if ours else words
 
     def _most_tokens(self, options: ReplyOptions) -> int:
         return options.limit(self._sampling.max_new_tokens)

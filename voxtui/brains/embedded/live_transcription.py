@@ -60,7 +60,7 @@ class LiveUtterance:
     on_words: OnWords | None
     released: bool = False
     partials: list[PartialTranscript] = field(default_factory=list[PartialTranscript])
-    """the latest two"""
+    """the latest two transcripts"""
     transcribed_frames: int = 0
     """frames that the latest pass covered"""
     fixed: dict[tuple[int, int], Heard] = field(default_factory=dict[tuple[int, int], Heard])

@@ -79,7 +79,7 @@ class Heard:
     """the words of `text` that may be others, by number from 0"""
     tokens: int = 0
     log_probability: float = 0.0
-    """the sum over the tokens"""
+    """the sum of the log-probabilities of the tokens"""
     endless: bool = False
     """the decoder was stopped, as it did not end by itself"""
 

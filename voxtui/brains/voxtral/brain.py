@@ -131,7 +131,7 @@ class VoxtralBrain:
         self._device = "not loaded"
         self._on_gpu = self._loaded = False
         self.fast_path: FastPath | None = None
-        """what answers; None: the plain path"""
+        """the fast path, if it answers; None: the plain path does"""
         self._thread = ModelThread(self._recover)
 
     @property

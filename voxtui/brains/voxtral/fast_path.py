@@ -54,7 +54,7 @@ HANG_SECONDS = 120.0
 POLL_SECONDS = 0.1
 
 TOKENS = 48
-"""of each reply that is compared"""
+"""Tokens of each reply that are compared."""
 
 TIMED_STEPS, TIMINGS = 32, 3
 
@@ -71,7 +71,7 @@ class FastPath:
 
     generator: ReplyGenerator
     plain_ms: float
-    """a token"""
+    """the time of a token by the plain path"""
     fast_ms: float
 
 

@@ -38,7 +38,7 @@ class PromptClip:
     """The sound of one turn, as the model sees it."""
 
     number: int
-    """unique in this process"""
+    """a number that is unique in this process"""
     samples: Samples
     """without zeros at the end, which equal the padding of a window"""
 

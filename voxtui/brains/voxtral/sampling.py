@@ -48,7 +48,7 @@ class Sampler:
         self._end[end] = True
         self._race = torch.ones(vocabulary, device=device)
         self.logits = torch.zeros(vocabulary, device=device)
-        """of the latest pick, as the model computed them"""
+        """the logits of the latest pick, as the model computed them"""
         self._broken = torch.full((1,), BROKEN, device=device)
         self.takes_likeliest = False
         """take the likeliest token instead of drawing one, also in captured steps"""

@@ -39,7 +39,7 @@ class LoadedModel:
     tekken: Tekken
     generator: ReplyGenerator
     transcriber: ReplyGenerator
-    """on the same weights"""
+    """the loop that transcribes, on the weights of `generator`"""
     on_gpu: bool
     device: str
     """the device and its weights, for people"""

@@ -16,7 +16,7 @@ from voxtui.serve.access import error_response
 from voxtui.serve.openai_types import SERVER, HttpError
 from voxtui.serve.realtime.connection import ENDPOINT, NORMAL
 from voxtui.serve.realtime.protocol import new_id
-from voxtui.serve.upload import Disconnected, Field, form, small_body
+from voxtui.serve.upload import Disconnected, FormField, form, small_body
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -126,7 +126,7 @@ async def _offer(request: Request, receive: Receive) -> tuple[str, dict[str, Any
         )  # fmt: skip
     fields: dict[str, str] = {}
     async for part in form(request.headers, receive):
-        if isinstance(part, Field):
+        if isinstance(part, FormField):
             fields[part.name] = part.value
     if "sdp" not in fields:
         raise HttpError(400, "The form has no field `sdp`.", param="sdp")

@@ -161,7 +161,7 @@ class Connection:
         self._active_at = self._loop.time()
         self._out: asyncio.Queue[Out] = asyncio.Queue()
         self._queued = 0
-        """bytes of it"""
+        """the bytes in the queue"""
         self._begun = asyncio.Event()
         """the engine is ready, or has failed"""
         self._drained = asyncio.Event()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from voxtui.dialogue.commands import InsertTurn, RemovePart, Truncate
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.protocols import PastTurn
-from voxtui.dialogue.turn_taking import SPOKEN_TURNS
+from voxtui.dialogue.turn.turn_taking import SPOKEN_TURNS
 from voxtui.serve.realtime.protocol import CreateItem, Item, TruncateItem, item_of
 from voxtui.serve.realtime.session_settings import invalid
 
@@ -38,7 +38,7 @@ class Conversation:
         return self._items[-1].id if self._items else None
 
     @property
-    def told(self) -> list[str]:
+    def system_texts(self) -> list[str]:
         """Return the texts of system items."""
         return [item.text or "" for item in self._items if item.role == "system"]
 

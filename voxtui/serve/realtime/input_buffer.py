@@ -37,7 +37,7 @@ class InputBuffer:
         self._begun = not live
         self._frames: list[Frame] = []
         self._pushed = 0
-        """of the frames"""
+        """the number of frames that the engine has"""
         self._recording: int | None = None
         """the turn that the engine records them for"""
         self._turns: set[int] = set()
@@ -72,7 +72,7 @@ class InputBuffer:
             self._frames = self._frames[len(self._frames) // 2 :]
 
     def record(self) -> None:
-        """Let the engine have what it has not got yet."""
+        """Push the frames that the engine does not have yet."""
         if not self._frames or not self._begun:
             return
         if self._recording is None:

@@ -193,7 +193,7 @@ class RealtimeSession:
 
     def _use_settings(self) -> None:
         """Have the engine read the instruction and listen as the session says."""
-        options = self._settings.options(self._conversation.told)
+        options = self._settings.options(self._conversation.system_texts)
         vad = self._settings.vad(self._config.vad)
         self._engine.post(UseReplyOptions(options, answers=False, vad=vad))
 
@@ -286,13 +286,13 @@ class RealtimeSession:
                 code="conversation_already_has_active_response",
             )
         if self._settings.type == "transcription":
-            raise invalid("A transcription session answers nothing.", "type")
+            raise invalid("A transcription session does not create responses.", "type")
         response = protocol.response_of(event.response, self._settings, self._conversation_id)
         if isinstance(self._phase, Hearing):
             self._phase.create = event
             return
         self._input.forget_recording()  # the buffer is kept, and recorded again after the answer
-        turn = self._engine.post(Answer(response.settings.options(self._conversation.told)))
+        turn = self._engine.post(Answer(response.settings.options(self._conversation.system_texts)))
         if not turn:  # speech has begun, which the engine has not reported yet
             self._phase = Hearing(create=event)
             return

@@ -213,11 +213,11 @@ class Settings(_Struct, frozen=True):
 
     def options(self, said_by_system: list[str]) -> ReplyOptions:
         """Return how to answer. `said_by_system`: texts of system items."""
-        told = [text for text in (self.instructions, *said_by_system) if text]
+        texts = [text for text in (self.instructions, *said_by_system) if text]
         most = self.max_output_tokens
         speed = self.audio.output.speed
         return ReplyOptions(
-            instruction="\n\n".join(told) if told else None,
+            instruction="\n\n".join(texts) if texts else None,
             max_new_tokens=None if most == "inf" else most,
             voice="" if self.speaks else "none",
             speed=None if speed == 1.0 else speed,

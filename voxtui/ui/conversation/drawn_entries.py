@@ -52,7 +52,7 @@ class DrawnEntries(ScrollView):
         self._begun = False
         """something was said; until then, `entries` are the welcome"""
         self.look = NO_LOOK
-        """what entries in view are wrapped for; the others follow in time slices"""
+        """the look that entries in view are wrapped for; the others follow in time slices"""
         self._wrapping: Timer | None = None
         self.drawn: dict[int, Strip] = {}
         """cache of drawn lines, by line number"""

@@ -43,7 +43,7 @@ class TurnView:
         self._hears = True
         """the utterance is still being spoken"""
         self._pieces: list[str] = []
-        """the answer so far"""
+        """the pieces of the answer so far"""
         self._length = 0
         """characters in `_pieces`"""
         self._visible = False

@@ -14,7 +14,7 @@ from textual.app import App
 from textual.message import Message
 
 from voxtui.dialogue.events import Loaded
-from voxtui.dialogue.level import MONITOR
+from voxtui.dialogue.listening.level import MONITOR
 from voxtui.errors import ConfigError, ModelError, VoxtuiError
 from voxtui.session.local_session import LocalSession
 from voxtui.session.user_session import NotAllowed

@@ -60,7 +60,7 @@ class LatencyPanel(Container):
         self._live = self._finished = NO_TURN
         self._selected: Turn | None = None
         self._typed = False
-        """whether the turn in progress was typed"""
+        """true while a typed turn is in progress"""
         self._lead = PlaybackLead()
 
     def compose(self) -> ComposeResult:

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from voxtui.dialogue.attachments import BYTES_PER_TOKEN, Attachment, estimated_tokens
+from voxtui.dialogue.history.attachments import BYTES_PER_TOKEN, Attachment, estimated_tokens
 from voxtui.errors import strip_control_characters
 
 FIELD_LINES = 3
@@ -59,7 +59,7 @@ class PastedTexts(Static):
     def __init__(self) -> None:
         super().__init__(id="pasted", markup=False)
         self._texts: list[tuple[Attachment, int]] = []
-        """each text with its tokens"""
+        """the pasted texts, each with its tokens"""
         self._room = 0
         """tokens that all of them may have"""
         self._tokens_per_second: float | None = None

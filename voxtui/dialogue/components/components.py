@@ -1,0 +1,255 @@
+"""Load, replace and close the brain, the voice and the devices of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from voxtui.dialogue.commands import ReplaceComponents
+from voxtui.dialogue.components.sound_devices import SoundDevices
+from voxtui.dialogue.data import SpeechChunk
+from voxtui.dialogue.events import Event, Loaded, Loading, Notice
+from voxtui.dialogue.fallbacks import Fallbacks
+from voxtui.dialogue.live_config import LiveConfig
+from voxtui.dialogue.protocols import DEFAULT_OPTIONS, Brain, ReplyOptions, Speaker, Voice
+from voxtui.dialogue.speech.speech import VoiceWorker
+from voxtui.dialogue.timestamps import Timestamps
+from voxtui.errors import ModelError, ModelLost, NoGpu, RemoteError
+from voxtui.settings.schema import Config
+
+CHECK_RATE, CHECK_SECONDS = 48_000, 0.25
+"""The tone that a newly chosen speaker plays, so that the user recognises it."""
+
+
+class Components:
+    """The brain, the voice and the devices in use.
+
+    Only the engine's thread loads, replaces and closes them.
+    """
+
+    def __init__(
+        self,
+        devices: SoundDevices,
+        brain: Brain | Fallbacks[Brain],
+        voice: Voice | Fallbacks[Voice] | None,
+        config: LiveConfig,
+        emit: Callable[[Event], object],
+    ) -> None:
+        self.devices = devices
+        self._config = config
+        self.closing = False
+        """the program ends, so the loading stops; any thread may set it"""
+        self.muted = False
+        """no answer is spoken; any thread may set it"""
+        self.voice: VoiceWorker | None = None
+        self._brain: Brain | None = None
+        self._brains = _brain_loaders(brain)
+        self._voices = None if voice is None else _voice_loaders(voice)
+        self._emit = emit
+
+    @property
+    def config(self) -> Config:
+        return self._config.current
+
+    @property
+    def brain(self) -> Brain:
+        """The brain that is loaded. Raises ModelError if none is loaded."""
+        if self._brain is None:
+            raise ModelError("No model is loaded.")
+        return self._brain
+
+    @property
+    def brain_name(self) -> str:
+        """The short name of the brain that is loaded, or that the configuration asks for."""
+        return self._brain.name if self._brain else self.config.brain.name
+
+    @property
+    def sends_to(self) -> str:
+        """The servers that get the user's words; empty: none does."""
+        return self._brain.sends_to if self._brain else ""
+
+    @property
+    def has_next_brain(self) -> bool:
+        """True if another brain may replace one that is lost."""
+        return len(self._brains.makers) > 1
+
+    def load(self, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
+        """Load the voice and the brain, unless they are loaded. Raises ModelError.
+
+        `options` are those of the first answer.
+        """
+        if self._voices is not None and self.voice is None:
+            self.voice = self._load_voice(self._voices, self.config)
+        if self._brain is None:
+            self._use_brain(self._brains, options, patient=True)
+
+    def loaded(self, changed: bool = False) -> Loaded:
+        microphone, speaker = self.devices.microphone, self.devices.speaker
+        return Loaded(
+            brain=self.brain.description,
+            voice=self.voice.voice.name if self.voice else "none",
+            microphone=microphone.name if microphone else None,
+            speaker=speaker.name if speaker else None,
+            sends_to=self.brain.sends_to,
+            brain_name=self.brain.name,
+            changed=changed,
+        )
+
+    def report(self, events: list[Event]) -> None:
+        """Report the parts in use, then the events that explain what changed."""
+        self._emit(self.loaded())
+        for event in events:
+            self._emit(event)
+
+    def replace(self, change: ReplaceComponents, stopped: Callable[[], bool]) -> Timestamps:
+        """Use the parts of `change`, once each of them is ready; close those they replace.
+
+        Returns the marks of the tone that a new speaker plays until `stopped`. Raises VoxtuiError:
+        then the parts of `change` are closed, and those in use stay.
+        """
+        timestamps, worker = Timestamps(), None
+        voices = _voices(change)
+        try:
+            if change.microphone is not None:
+                self.devices.listen(change.microphone)
+            if change.speaker is not None:
+                change.speaker.open()
+                play_check_tone(change.speaker, timestamps, stopped)
+            if voices is not None:
+                worker = self._load_voice(voices, change.config)
+            if change.brain is not None:
+                self._use_brain(_brain_loaders(change.brain))
+        except BaseException:
+            _close_given(change)
+            if worker is not None:
+                worker.close()
+            raise
+        if change.voice is not None:
+            self._use_voice(voices, worker)
+        self.devices.use(change.microphone, change.speaker)
+        self._config.current = change.config
+        return timestamps
+
+    def adopt(self, change: ReplaceComponents) -> None:
+        """After a load that failed: close the parts that `change` replaces, and `load` it next."""
+        self._config.current = change.config
+        self.devices.use(change.microphone, change.speaker)
+        if change.voice is not None:
+            self._use_voice(_voices(change), None)
+        if change.brain is not None:
+            if self._brain is not None:
+                self._brain.close()
+            self._brain, self._brains = None, _brain_loaders(change.brain)
+
+    def replace_lost_brain(self, reason: ModelLost) -> None:
+        """Load the next brain in the place of the one that was lost.
+
+        If none can be loaded, the lost one stays, and a notice reports it.
+        """
+        try:
+            self._use_brain(Fallbacks(self._brains.makers[1:]))
+        except ModelError as error:
+            self._emit(Notice(f"No other brain can be loaded. {error}", "error"))
+            return
+        self._emit(Notice(f"The {self.brain.name} brain answers from now on. {reason}"))
+
+    def can_speak(self) -> bool:
+        """Return True if an answer can be spoken now; report a voice that is stuck.
+
+        Tries a speaker that is missing.
+        """
+        for event in self.devices.try_speaker():
+            self._emit(event)
+        if self.voice is None or self.devices.speaker is None or self.muted:
+            return False
+        if self.voice.stuck:
+            self._emit(Notice("The voice is still stuck, so this answer is silent."))
+        return not self.voice.stuck
+
+    def close(self) -> None:
+        """Close every part. May be called twice."""
+        self.devices.close()
+        if self.voice is not None:
+            self.voice.close()
+        if self._brain is not None:
+            self._brain.close()
+
+    def _progress(self, step: str, fraction: float | None) -> None:
+        if self.closing:
+            raise Closing
+        self._emit(Loading(step, fraction))
+
+    def _load_voice(self, voices: Fallbacks[Voice], config: Config) -> VoiceWorker:
+        workers = voices.map(lambda voice: VoiceWorker(voice, config.voice.timeout_s))
+        loaded = workers.load(lambda worker: worker.warm_up(self._progress))
+        if loaded.was_made:  # not reported if it could not even be made
+            self._notify(f"The voice is {loaded.part.voice.name}. {loaded.passed_over}")
+        return loaded.part
+
+    def _use_voice(self, voices: Fallbacks[Voice] | None, worker: VoiceWorker | None) -> None:
+        if self.voice is not None:
+            self.voice.close()
+        self._voices, self.voice = voices, worker
+
+    def _use_brain(
+        self,
+        brains: Fallbacks[Brain],
+        options: ReplyOptions = DEFAULT_OPTIONS,
+        patient: bool = False,
+    ) -> None:
+        """Load one of `brains` for answers in `options`, and close the brain in use.
+
+        Keep a remote brain whose server does not answer yet if `patient`.
+        """
+
+        def warm_up(brain: Brain) -> None:
+            try:
+                brain.warm_up(self._progress, options)
+            except RemoteError as error:
+                if not patient:
+                    raise
+                self._emit(Notice(str(error), "error"))
+
+        loaded = brains.load(warm_up)
+        if self._brain is not None:
+            self._brain.close()
+        self._brain = loaded.part
+        self._brains = Fallbacks(brains.makers[loaded.number :])
+        if loaded.passed_over is not None and not isinstance(loaded.passed_over, NoGpu):
+            self._notify(f"The {self._brain.name} brain answers. {loaded.passed_over}")
+
+    def _notify(self, sentence: str) -> None:
+        self._emit(Notice(sentence, "information"))
+
+
+def _brain_loaders(brain: Brain | Fallbacks[Brain]) -> Fallbacks[Brain]:
+    return brain if isinstance(brain, Fallbacks) else Fallbacks((lambda: brain,))
+
+
+def _voice_loaders(voice: Voice | Fallbacks[Voice]) -> Fallbacks[Voice]:
+    return voice if isinstance(voice, Fallbacks) else Fallbacks((lambda: voice,))
+
+
+def _voices(change: ReplaceComponents) -> Fallbacks[Voice] | None:
+    if change.voice is None or change.voice == "none":
+        return None
+    return _voice_loaders(change.voice)
+
+
+def _close_given(change: ReplaceComponents) -> None:
+    for part in (change.microphone, change.speaker, change.voice, change.brain):
+        if not isinstance(part, str | Fallbacks | None):
+            part.close()
+
+
+class Closing(Exception):
+    """Aborts the loading, because the program ends."""
+
+
+def play_check_tone(speaker: Speaker, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+    """Play a soft tone until it ends or `stopped`. Raises DeviceError."""
+    import numpy as np
+
+    at = np.arange(round(CHECK_RATE * CHECK_SECONDS)) / CHECK_RATE
+    tone = 0.1 * np.sin(2 * np.pi * 660 * at) * np.hanning(len(at))
+    speaker.play(SpeechChunk(tone.astype(np.float32), CHECK_RATE, ""), timestamps, stopped)
+    speaker.finish(timestamps, stopped)

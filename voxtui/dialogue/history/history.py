@@ -1,0 +1,186 @@
+"""The past turns that each new turn sends to the brain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from voxtui.dialogue.data import Token, Utterance
+from voxtui.dialogue.live_config import LiveConfig
+from voxtui.dialogue.protocols import PastTurn
+
+ROOM = 0.75
+"""Share of the most tokens that is kept when old turns are dropped. Several are dropped at once, so
+that most turns drop none."""
+
+DELAY = 1.1
+"""Factor by which an answer of a rule may exceed the most tokens. The brain has to read that
+answer; after a cut it would have to read more in the same pause."""
+
+
+class History:
+    """The past turns. Beyond the latest `history.turns`, the user's audio becomes text.
+
+    `brain` returns the name of the brain in force, which decides how much is kept.
+    """
+
+    def __init__(self, config: LiveConfig, brain: Callable[[], str] = lambda: "embedded") -> None:
+        self._config = config
+        self._brain = brain
+        self.past: tuple[PastTurn, ...] = ()
+        self.dropped: tuple[PastTurn, ...] = ()
+        """the user's part of the older turns, which no brain gets any more"""
+        self._forgotten = self.past, self.dropped
+
+    @property
+    def newest(self) -> int | None:
+        return self.past[-1].number if self.past else None
+
+    @property
+    def unanswered(self) -> PastTurn | None:
+        """The last turn, if it has no reply yet."""
+        last = self.past[-1] if self.past else None
+        return last if last is not None and not last.reply and not last.attached else None
+
+    def add(
+        self,
+        turn: int,
+        user_input: Utterance | str,
+        words: str | None,
+        reply: Sequence[Token],
+        heard: str,
+        clock: str = "",
+        by_rule: bool = False,
+    ) -> None:
+        """Add a turn with the tokens of `reply` that were `heard`; nothing if none was heard.
+
+        The reply is not the brain's own if `by_rule`.
+        """
+        kept = _tokens_within(reply, len(heard))
+        if any(token.text for token in kept):
+            added = PastTurn(user_input, words, kept, number=turn, clock=clock)
+            self._set((*self.past, added), DELAY if by_rule else 1.0)
+
+    def insert(self, turn: PastTurn, after: int | None = None, first: bool = False) -> None:
+        """Put in a turn that may have no reply: after turn `after`, else at the end or `first`."""
+        found = [i for i, other in enumerate(self.past, 1) if other.number == after]
+        place = 0 if first else found[-1] if found else len(self.past)
+        self._set((*self.past[:place], turn, *self.past[place:]))
+
+    def cut(self, turn: int, heard: str | None) -> None:
+        """Reduce the reply of a turn to what was `heard`; None: remove it."""
+
+        def cut(past: PastTurn) -> PastTurn:
+            return replace(past, reply=_tokens_within(past.reply, len(heard or "")))
+
+        self._change(turn, cut, lambda past: bool(past.reply))
+
+    def take_back(self, turn: int) -> None:
+        """Remove the last turn, if it is this one."""
+        if self.newest == turn:
+            self.past = self.past[:-1]
+
+    def set_words(self, turn: int, words: str) -> None:
+        """Set the user's words in a turn, if it is in the history."""
+
+        def say(past: PastTurn) -> PastTurn:
+            spoken = replace(past, words=words)
+            return spoken if self._config.current.history.turns else _as_text(spoken)
+
+        self._change(turn, say, _has_input)
+
+    def attach(self, turn: PastTurn) -> None:
+        """Add an attached text, which is not dropped however long the conversation becomes."""
+        self.past = (*self.past, turn)
+
+    def forget(self) -> None:
+        """Empty the history. `recall` undoes it until the next turn is added."""
+        if self.past:
+            self._forgotten = self.past, self.dropped
+        self.past = self.dropped = ()
+
+    def recall(self) -> None:
+        """Bring back what `forget` removed, unless a turn was added since."""
+        if not self.past:
+            self.past, self.dropped = self._forgotten
+
+    def _set(self, past: tuple[PastTurn, ...], delay: float = 1.0) -> None:
+        """Keep as much of `past` as the configuration allows, or `delay` times as much."""
+        spoken = [turn for turn in past if _has_input(turn)]
+        older = spoken[: max(0, len(spoken) - self._config.current.history.turns)]
+        turns = [_as_text(turn) if turn in older else turn for turn in past]
+        kept, dropped = _divided(turns, self._config.current.history.tokens(self._brain()), delay)
+        self.past = tuple(kept)
+        self.dropped += tuple(replace(_as_text(turn), reply=()) for turn in dropped)
+        self._forgotten = (), ()
+
+    def remove(self, turn: int, user: bool) -> None:
+        """Remove the user's part, or the reply, of a turn."""
+        if user:
+            self._change(turn, lambda past: replace(past, user_input="", words=None), _has_input)
+        else:
+            self.cut(turn, None)
+
+    def _change(
+        self,
+        turn: int,
+        change: Callable[[PastTurn], PastTurn],
+        where: Callable[[PastTurn], bool],
+    ) -> None:
+        """Change the latest part of `turn` for which `where` holds; drop it if nothing is left."""
+        for place in reversed(range(len(self.past))):
+            past = self.past[place]
+            if past.number == turn and where(past):
+                changed = change(past)
+                kept = (changed,) if _has_input(changed) or changed.reply else ()
+                self.past = (*self.past[:place], *kept, *self.past[place + 1 :])
+                return
+
+
+def _has_input(turn: PastTurn) -> bool:
+    return turn.user_input != ""
+
+
+def _divided(
+    turns: list[PastTurn], most_tokens: int, delay: float
+) -> tuple[list[PastTurn], list[PastTurn]]:
+    """Return the turns that stay, and the oldest ones if all are too long together.
+
+    They are too long beyond `delay` times the most tokens.
+
+    Attached texts always stay, and so does the newest turn if it fits alone.
+    """
+    size = sum(_size(turn) for turn in turns if not turn.attached)
+    if size <= most_tokens * delay:
+        return turns, []
+    kept: list[PastTurn] = []
+    dropped: list[PastTurn] = []
+    for turn in turns:
+        most = most_tokens if turn is turns[-1] else most_tokens * ROOM
+        if size > most and not turn.attached:
+            size -= _size(turn)
+            dropped.append(turn)
+        else:
+            kept.append(turn)
+    return kept, dropped
+
+
+def _tokens_within(tokens: Sequence[Token], length: int) -> tuple[Token, ...]:
+    total = 0
+    for count, token in enumerate(tokens):
+        total += len(token.text)
+        if total > length:
+            return tuple(tokens[:count])
+    return tuple(tokens)
+
+
+def _as_text(turn: PastTurn) -> PastTurn:
+    return replace(turn, user_input=turn.user_text)
+
+
+def _size(turn: PastTurn) -> int:
+    """Count a turn's tokens as text: the reply's exactly, the user's estimated at 3 bytes each.
+
+    The line with the time has two bytes a token, because each digit is one.
+    """
+    return len(turn.reply) + len(turn.user_text.encode()) // 3 + len(turn.clock) // 2 + 8

@@ -1,0 +1,51 @@
+"""Detect a barge-in by voice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from voxtui.dialogue.data import FRAME_SECONDS, Frame
+from voxtui.dialogue.listening.level import FAINT
+from voxtui.dialogue.listening.listener import warm_up
+from voxtui.dialogue.live_config import LiveConfig
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.protocols import SpeechDetector
+
+
+class VoiceBargeIn:
+    """Detects `vad.interrupt_ms` of speech over our own answer. Not thread-safe.
+
+    Each frame counts by its probability, so two frames of clear speech interrupt, or three or four
+    of doubtful speech. Faint frames count as silence, because the detector finds speech in what is
+    left of an echo.
+    """
+
+    def __init__(self, detector: SpeechDetector, config: LiveConfig) -> None:
+        self._detector = detector
+        self._config = config
+        self._spoken_s = 0.0
+        """seconds of speech up to the latest frame, by probability"""
+        self._turn: int | None = None
+
+    def warm_up(self) -> None:
+        """Load the detector. Raises ModelError."""
+        warm_up(self._detector)
+
+    def interrupts(self, frame: Frame, turn: int) -> bool:
+        """Return True if this frame, captured during the answer of `turn`, completes a barge-in."""
+        if turn != self._turn:
+            self._turn, self._spoken_s = turn, 0.0
+            self._detector.reset()
+        vad = self._config.current.vad
+        probability = self._detector.probability(frame)
+        speech = probability >= vad.threshold and not _is_faint(frame)
+        self._spoken_s = self._spoken_s + probability * FRAME_SECONDS if speech else 0.0
+        if self._spoken_s * 1000 < vad.interrupt_ms:
+            return False
+        self._spoken_s = 0.0
+        return True
+
+
+def _is_faint(frame: Frame) -> bool:
+    return float(frame.samples @ frame.samples) < len(frame.samples) * FAINT**2

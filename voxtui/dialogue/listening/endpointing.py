@@ -1,0 +1,64 @@
+"""Decide from speech probabilities where an utterance begins and ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from voxtui.dialogue.data import FRAME_SECONDS
+from voxtui.dialogue.recording import Recording
+
+if TYPE_CHECKING:
+    from voxtui.settings.schema import VadConfig
+
+HYSTERESIS = 0.15
+"""Speech continues until the probability is this far below the threshold (Silero's own rule)."""
+
+
+class SpeechGate:
+    """Turns probabilities into verdicts, with hysteresis so that a verdict does not flutter."""
+
+    def __init__(self, threshold: float) -> None:
+        self._threshold = threshold
+        self._speech = False
+
+    def reset(self) -> None:
+        self._speech = False
+
+    def verdict(self, probability: float) -> bool:
+        """Return True if the next frame, with this probability (0..1), is speech."""
+        floor = self._threshold - HYSTERESIS if self._speech else self._threshold
+        self._speech = probability >= max(floor, 0.01)
+        return self._speech
+
+
+class Endpointer:
+    """Hands-free: `vad.start_ms` of speech begin a turn, `vad.end_ms` of silence end it."""
+
+    def __init__(self, vad: VadConfig) -> None:
+        # To the nearest frame: rounded up, a turn would begin 32 ms later.
+        self._start = vad.start_ms / 1000 - FRAME_SECONDS / 2
+        self._end = vad.end_ms / 1000
+        self._voiced = 0.0
+        self._skipping = False
+        self._quiet = 0.0
+
+    def skip(self) -> None:
+        """Ignore the speech in progress: begin nothing before `end_ms` of silence."""
+        self._skipping, self._quiet = True, 0.0
+
+    def starts(self, speech: bool) -> bool:
+        """Return True if this frame's verdict completes the speech that begins a turn."""
+        if self._skipping:
+            self._quiet = 0.0 if speech else self._quiet + FRAME_SECONDS
+            self._skipping = self._quiet < self._end
+            return False
+        self._voiced = self._voiced + FRAME_SECONDS if speech else 0.0
+        if self._voiced < self._start:
+            return False
+        self._voiced = 0.0
+        return True
+
+    def ends(self, recording: Recording) -> bool:
+        """Return True if enough silence follows the speech of `recording`."""
+        extent = recording.extent
+        return extent.speech_frames > 0 and extent.quiet_frames * FRAME_SECONDS >= self._end

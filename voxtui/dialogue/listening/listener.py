@@ -1,0 +1,326 @@
+"""Find utterances in a stream of frames. Starts no thread and emits no event."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, MICROPHONE, Frame, Utterance
+from voxtui.dialogue.listening.endpointing import Endpointer, SpeechGate
+from voxtui.dialogue.live_config import LiveConfig
+from voxtui.dialogue.recording import Recording
+from voxtui.dialogue.timestamps import Milestone, Timestamps
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.protocols import SpeechDetector
+    from voxtui.settings.schema import Config
+
+PREROLL_SECONDS = 0.35
+"""Sound kept from before the key press, because the first phoneme begins before the press."""
+
+ECHO_SECONDS = 0.1
+"""Reverberation of a room after our own speech."""
+
+CUT_OFF_ECHO_SECONDS = 0.05
+"""Reverberation after an answer was cut off: shorter, because the user may speak at once."""
+
+RELEASED_SOURCE_SECONDS = 0.5
+"""After the release, wait this long for the source's next frame."""
+
+STOPPED_SOURCE_SECONDS = 3.0
+"""Before the release, wait this long for the next frame of a source other than the microphone."""
+
+ENDING_SECONDS = 10.0
+"""The user is warned this long before `audio.max_utterance_s` ends the recording."""
+
+TAP_SECONDS = 0.25
+"""A shorter key press without speech is a slip, or was meant to stop the answer."""
+
+JUDGED_SECONDS = 1.0
+"""A shorter recording without speech does not show that the microphone is too quiet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Hands-free: enough speech was found to begin a turn."""
+
+    at: float
+    """capture time of the frame that completed it"""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The frame was added to the recording in progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The recording is complete and holds an utterance."""
+
+    utterance: Utterance
+    released_at: float
+    too_long: bool
+    """`audio.max_utterance_s` ended it"""
+    overflows: int
+    """gaps: sound that was lost because the device was not read in time"""
+    spoken: str = ""
+    """our own speech that the utterance may be an echo of; empty: none"""
+
+
+@dataclass(frozen=True, slots=True)
+class TooQuiet:
+    """The recording is complete and holds too little speech (`vad.min_speech_ms`)."""
+
+    released_at: float
+    too_long: bool
+    overflows: int
+    tap: bool
+    """the key was pressed so briefly that no speech was intended"""
+    peak: float | None
+    """loudest sample of the microphone, 0..1; None for another source, without frames, or if the
+    recording is too short to judge"""
+
+
+Found: TypeAlias = Started | Recorded | Finished | TooQuiet | None
+"""The result of a frame or a release."""
+
+_RECORDED = Recorded()
+
+
+class Listener:
+    """Records one utterance at a time, and keeps the latest frames of the microphone as pre-roll.
+
+    It returns its findings and starts nothing itself. Used by one thread.
+    """
+
+    def __init__(self, detector: SpeechDetector, config: LiveConfig) -> None:
+        self._detector = detector
+        self._live_config = config
+        self._vad = config.current.vad
+        self._gate = SpeechGate(self._vad.threshold)
+        self._endpointer = Endpointer(self._vad)
+        # Hands-free, a turn begins only after `start_ms` of speech.
+        kept = 1 + self._vad.start_ms / 1000
+        self._recent: deque[Frame] = deque(maxlen=int(kept / FRAME_SECONDS))
+        self._live: _LiveRecording | None = None
+        self._echo = (0.0, 0.0)
+        """begin and end of our own speech (monotonic seconds)"""
+        self._spoken = ("", 0.0)
+        """our latest words, and when they ended (monotonic seconds)"""
+
+    @property
+    def recording(self) -> Recording | None:
+        return self._live.recording if self._live else None
+
+    @property
+    def source(self) -> str | None:
+        return self._live.source if self._live else None
+
+    @property
+    def attentive(self) -> bool:
+        """True while a frame of the microphone may begin, continue or end a recording."""
+        return self._live is not None or self._config.vad.hands_free
+
+    @property
+    def patience_s(self) -> float | None:
+        """Seconds after which the source counts as stopped; None: no limit."""
+        return self._live.patience_s if self._live else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until `audio.max_utterance_s` ends the recording. Any thread."""
+        live = self._live
+        if live is None or live.released_at is not None:
+            return None
+        return max(0.0, self._config.audio.max_utterance_s - live.recording.seconds)
+
+    def warm_up(self) -> None:
+        """Load the detector. Raises ModelError."""
+        warm_up(self._detector)
+
+    def begin(self, source: str, at: float, hands_free: bool = False) -> list[Frame]:
+        """Begin a recording at `at`, and return the pre-roll, which the caller pushes again."""
+        preroll = PREROLL_SECONDS + (self._config.vad.start_ms / 1000 if hands_free else 0.0)
+        self._live = _LiveRecording(source, at, at - preroll, hands_free)
+        self._detector.reset()
+        self._gate.reset()
+        recent = [frame for frame in self._recent if frame.captured_at > at - preroll]
+        self._recent.clear()
+        return recent
+
+    def push(self, frame: Frame) -> Found:
+        self._follow_config()
+        live = self._live
+        if live is not None and frame.source == live.source:
+            early = frame.captured_at <= live.heard_from and frame.source == MICROPHONE
+            if early or self._is_echo(frame, CUT_OFF_ECHO_SECONDS):
+                return None
+            return self._record(live, frame)
+        if frame.source == MICROPHONE and not self._is_echo(frame, ECHO_SECONDS):
+            self._recent.append(frame)
+            if live is None and self._config.vad.hands_free and self._starts(frame):
+                return Started(frame.captured_at)
+        if live is not None and live.source_stopped():
+            return self.finish()
+        return None
+
+    def release(self, at: float, complete: bool = False) -> Found:
+        """End the recording at `at`, unless it began later.
+
+        Earlier frames may still follow, and later ones were pushed, unless it is `complete`.
+        """
+        live = self._live
+        if live is None or live.released_at is not None or at < live.began_at:
+            return None
+        if complete:
+            live.released_at, live.complete = at, True
+            return self.finish()
+        return self._release(live, at)
+
+    def finish(self) -> Found:
+        live, self._live = self._live, None
+        if live is None:
+            return None
+        recording, frames = live.recording, live.recording.frames
+        overflows = sum(frame.overflow for frame in frames)
+        released_at = time.monotonic() if live.released_at is None else live.released_at
+        utterance = recording.utterance()
+        enough = recording.speech_seconds >= self._config.vad.min_speech_ms / 1000
+        if utterance is not None and enough:
+            spoken = self._spoken_over(utterance) if live.source == MICROPHONE else ""
+            return Finished(utterance, released_at, live.too_long, overflows, spoken)
+        if not live.complete:
+            self._give_back(live, frames)
+        seconds = released_at - live.began_at
+        by_microphone = live.source == MICROPHONE
+        tap = by_microphone and seconds < TAP_SECONDS
+        peak = _peak(frames) if by_microphone and seconds >= JUDGED_SECONDS else None
+        return TooQuiet(released_at, live.too_long, overflows, tap, peak)
+
+    def abandon(self) -> None:
+        self._live = None
+
+    def may_interrupt(self, frame: Frame) -> bool:
+        """Return True if speech in `frame` ends an answer. Any thread."""
+        vad = self._config.vad
+        wanted = vad.hands_free and (frame.echo_free or vad.listen_while_speaking)
+        return wanted and frame.source == MICROPHONE
+
+    def skip(self) -> None:
+        """Hands-free: begin nothing before the speech in progress has ended."""
+        self._endpointer.skip()
+
+    def note_speech(self, timestamps: Timestamps, words: str = "") -> None:
+        """Drop frames that were captured while our own speech was audible.
+
+        `words` were spoken; they are empty for another sound.
+        """
+        first = timestamps.at(Milestone.FIRST_SOUND)
+        if first is None:
+            return
+        last = timestamps.at(Milestone.LAST_SOUND)
+        ended_at = time.monotonic() if last is None else last
+        self._echo = (first, ended_at)
+        if words:
+            self._spoken = (words, ended_at)
+
+    @property
+    def _config(self) -> Config:
+        return self._live_config.current
+
+    def _follow_config(self) -> None:
+        vad = self._config.vad
+        if vad != self._vad:
+            self._gate, self._endpointer = SpeechGate(vad.threshold), Endpointer(vad)
+        self._vad = vad
+
+    def _starts(self, frame: Frame) -> bool:
+        return self._endpointer.starts(self._gate.verdict(self._detector.probability(frame)))
+
+    def _record(self, live: _LiveRecording, frame: Frame) -> Found:
+        live.recording.append(frame, self._gate.verdict(self._detector.probability(frame)))
+        live.waited_s = 0.0
+        if live.released_at is not None:
+            return self.finish() if live.recording.over(live.released_at) else _RECORDED
+        if live.recording.seconds >= self._config.audio.max_utterance_s:
+            live.too_long = True
+            return self._release(live, frame.captured_at) or _RECORDED
+        if live.hands_free and self._endpointer.ends(live.recording):
+            # Sound that came faster than it was spoken is dated into the future.
+            at = max(time.monotonic(), frame.captured_at)
+            return self._release(live, at) or self.finish()
+        return _RECORDED
+
+    def _release(self, live: _LiveRecording, at: float) -> Found:
+        live.released_at, live.waited_s = at, 0.0
+        self._give_back(live, live.recording.cut(at))
+        return self.finish() if live.recording.over(at) else None
+
+    def _give_back(self, live: _LiveRecording, frames: Iterable[Frame]) -> None:
+        """Return frames to the pre-roll: a word may have begun in them."""
+        if live.source == MICROPHONE:
+            self._recent = deque([*frames, *self._recent], self._recent.maxlen)
+
+    def _spoken_over(self, utterance: Utterance) -> str:
+        """Return our speech that an utterance over it may be an echo of; empty: none."""
+        words, ended_at = self._spoken
+        if not self._config.vad.listen_while_speaking or not utterance.speech:
+            return ""
+        began_at = utterance.ended_at - (utterance.speech[-1][1] - utterance.speech[0][0])
+        return words if began_at < ended_at else ""
+
+    def _is_echo(self, frame: Frame, seconds: float) -> bool:
+        """Return True if `frame` holds our own speech, or its echo of up to `seconds`."""
+        if frame.source != MICROPHONE or frame.echo_free:
+            return False
+        if self._config.vad.listen_while_speaking:
+            return False
+        first, last = self._echo
+        return first < frame.captured_at and frame.captured_at - FRAME_SECONDS < last + seconds
+
+
+class _LiveRecording:
+    """A recording in progress."""
+
+    def __init__(self, source: str, began_at: float, heard_from: float, hands_free: bool) -> None:
+        self.source = source
+        self.began_at = began_at
+        self.heard_from = heard_from
+        """monotonic seconds at which the pre-roll begins"""
+        self.hands_free = hands_free
+        self.recording = Recording()
+        self.released_at: float | None = None
+        self.complete = False
+        """it was released with exactly the frames that belong to it"""
+        self.too_long = False
+        self.waited_s = 0.0
+        """seconds of other frames since its latest frame, or since the release"""
+
+    @property
+    def patience_s(self) -> float | None:
+        if self.released_at is not None:
+            return RELEASED_SOURCE_SECONDS
+        return None if self.source == MICROPHONE else STOPPED_SOURCE_SECONDS
+
+    def source_stopped(self) -> bool:
+        """Count a frame of another source, and tell whether that was too many.
+
+        Frames are counted, because the clock goes on during a suspend (Ctrl+Z).
+        """
+        self.waited_s += FRAME_SECONDS
+        patience = self.patience_s
+        return patience is not None and self.waited_s > patience
+
+
+def warm_up(detector: SpeechDetector) -> None:
+    """Make `detector` load, with a frame of silence. Raises ModelError."""
+    import numpy as np
+
+    detector.probability(Frame(np.zeros(FRAME_SAMPLES, np.float32), 0.0))
+
+
+def _peak(frames: list[Frame]) -> float | None:
+    return max((float(abs(frame.samples).max()) for frame in frames), default=None)

@@ -1,0 +1,344 @@
+"""Speak a reply clause by clause, and compute how much of it was heard."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TypeAlias
+
+from voxtui.dialogue.data import SpeechChunk, Token, audible
+from voxtui.dialogue.prefetch import TICK_SECONDS, Prefetched
+from voxtui.dialogue.protocols import Progress, Speaker, Voice
+from voxtui.dialogue.speech.clauses import (
+    NOT_A_LIST,
+    SHORTEST_SPOKEN,
+    clauses,
+    speakable,
+    unfinished,
+)
+from voxtui.dialogue.speech.speech_pacing import SpeechPacing
+from voxtui.dialogue.timestamps import Milestone, Timestamps
+from voxtui.errors import DeviceError, ModelError, UnspokenLanguage
+
+_log = logging.getLogger(__name__)
+
+
+class VoiceFailed(Exception):
+    """The voice raised an error, so one turn has no sound. The message is a sentence."""
+
+
+class VoiceTimeout(VoiceFailed):
+    """The voice returned no speech of a clause within its timeout."""
+
+
+_Result: TypeAlias = SpeechChunk | BaseException | None
+"""A chunk; an exception that ends the job; or None, after the last chunk."""
+
+
+class _Stopped:
+    pass
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A call of the voice, and the queue of its results."""
+
+    run: Callable[[], Iterable[SpeechChunk]]
+    stopped: Callable[[], bool]
+    abandoned: bool = False
+    """written by the consumer: no result is read any more"""
+    over: bool = False
+    """written by the worker: the voice has returned"""
+    results: SimpleQueue[_Result] = field(default_factory=SimpleQueue[_Result])
+
+
+class VoiceWorker:
+    """Runs a voice on one thread: its warm-up, every clause, and its close.
+
+    One thread, because cuDNN keeps the plans it made for convolutions per thread: on a new one
+    each layer of a GPU voice would be planned again. A call into a model cannot be stopped, so the
+    thread may still be at a clause that was cancelled; the next clause waits for it. A clause that
+    exceeds `timeout_s` is abandoned, and the voice is `stuck` until that call returns: a second
+    thread in the same model would race with it.
+    """
+
+    def __init__(self, voice: Voice, timeout_s: float) -> None:
+        self.voice = voice
+        self._timeout_s = timeout_s
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._late: _Job | None = None
+        self._thread: Thread | None = None
+
+    @property
+    def stuck(self) -> bool:
+        """True while the voice is still at a clause that timed out."""
+        return self._late is not None and not self._late.over
+
+    def warm_up(self, progress: Progress) -> None:
+        """Warm up the voice on its thread. Closes it and raises what it raises, if it fails."""
+
+        def warm() -> Iterator[SpeechChunk]:
+            self.voice.warm_up(progress)
+            return iter(())
+
+        job = _Job(warm, lambda: False)
+        self._submit(job)
+        failed = job.results.get()
+        if isinstance(failed, BaseException):
+            self.close()
+            raise failed
+
+    def speak(
+        self,
+        clause: str,
+        stopped: Callable[[], bool],
+        speed: float | None = None,
+        language: str = "en",
+    ) -> Generator[SpeechChunk, None, bool]:
+        """Yield the speech of `clause`. Return False if it was `stopped` before its end.
+
+        Raises VoiceFailed, and VoiceTimeout if the first chunk takes longer than `timeout_s`.
+        """
+        job = _Job(lambda: self.voice.speak(clause, speed, language), stopped)
+        self._submit(job)
+        begun = False
+        try:
+            while True:
+                result = self._wait(job, None if begun else self._timeout_s)
+                match result:
+                    case None:
+                        return begun or not stopped()  # never begin a clause after the stop
+                    case _Stopped():
+                        return False
+                    case UnspokenLanguage():
+                        raise VoiceFailed(str(result)) from result
+                    case Exception():
+                        reason = str(result) or type(result).__name__
+                        raise VoiceFailed(f"The voice failed: {reason}") from result
+                    case BaseException():
+                        raise result
+                    case SpeechChunk():
+                        begun = True
+                        yield result
+        finally:
+            job.abandoned = True
+
+    def _wait(self, job: _Job, timeout_s: float | None) -> _Result | _Stopped:
+        waited = 0.0
+        while True:
+            try:
+                return job.results.get(timeout=TICK_SECONDS)
+            except Empty:
+                if job.stopped():
+                    return _Stopped()
+                # Intervals are counted, because the clock goes on during a suspend (Ctrl+Z).
+                waited += TICK_SECONDS
+                if timeout_s is not None and waited > timeout_s:
+                    self._late = job
+                    sentence = f"The voice took more than {timeout_s:g} s to begin."
+                    raise VoiceTimeout(sentence) from None
+
+    def close(self, seconds: float | None = None) -> None:
+        """Close the voice once it returns; wait for that `seconds` (None: its timeout) at most.
+
+        Does not wait for a voice that is stuck. May be called twice.
+        """
+        thread, self._thread = self._thread, None
+        if thread is None:
+            self.voice.close()
+            return
+        self._jobs.put(None)
+        if not self.stuck:
+            thread.join(self._timeout_s if seconds is None else seconds)
+
+    def _submit(self, job: _Job) -> None:
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name="voxtui-voice", daemon=True)
+            self._thread.start()
+        self._jobs.put(job)
+
+    # Runs on the voice's thread.
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            end: BaseException | None = None
+            try:
+                self._do(job)
+            except BaseException as error:  # noqa: BLE001 - raised again in the consumer
+                _log.debug("the voice failed", exc_info=True)  # the message may quote the answer
+                end = error
+            job.over = True
+            job.results.put(end)
+        self.voice.close()
+
+    def _do(self, job: _Job) -> None:
+        if job.abandoned or job.stopped():
+            return
+        for chunk in job.run():
+            job.results.put(chunk)
+            if job.abandoned:
+                return
+
+
+@dataclass(slots=True)
+class SpokenClause:
+    """A clause that went to the voice."""
+
+    length: int
+    """characters of the reply it covers"""
+    text: str
+    """the text for the voice; empty: nothing of the clause is spoken"""
+    seconds: float = 0.0
+    """seconds of its speech so far"""
+    audible: float = 0.0
+    """seconds up to its last audible sample"""
+    whole: bool = False
+    """all of its speech is known"""
+
+    def add(self, chunk: SpeechChunk) -> None:
+        heard = audible(chunk.samples)
+        if len(heard):
+            self.audible = self.seconds + float(heard[-1]) / chunk.rate
+        self.seconds += chunk.seconds
+
+
+class Speech:
+    """The spoken side of one reply.
+
+    `stopped` becomes true once no more of it is to be heard. `on_speaking` is called before the
+    first chunk is played. `style` returns the speed and the language of a reply by its first
+    clause. Used by one thread, which waits for the brain, the voice and the speaker in turn; the
+    next clause is made while one plays, because the speaker queues seconds of speech.
+    """
+
+    def __init__(
+        self,
+        worker: VoiceWorker,
+        speaker: Speaker,
+        timestamps: Timestamps,
+        stopped: Callable[[], bool],
+        on_speaking: Callable[[], object] = lambda: None,
+        style: Callable[[str], tuple[float | None, str]] = lambda clause: (None, "en"),
+    ) -> None:
+        self._worker = worker
+        self._speaker = speaker
+        self._timestamps = timestamps
+        self._stopped = stopped
+        self._on_speaking = on_speaking
+        self._style_of = style
+        self._style: tuple[float | None, str] | None = None
+        self._spoken: list[SpokenClause] = []
+        self._cut = 0
+        """characters of the clauses so far"""
+        self._heard_s = 0.0
+        self._pace = SpeechPacing()
+
+    def play(self, tokens: Prefetched[Token]) -> None:
+        """Speak `tokens`, each clause once it is complete; block until the last sound was played.
+
+        A clause is cut earlier if the speech before it would end before the clause can follow.
+        Raises DeviceError. Raises VoiceFailed at once; `finish` then plays the speech made so far.
+        An error of `tokens` is raised after that speech was played.
+        """
+        speaking = False
+        try:
+            with closing(self._chunks(tokens)) as chunks:
+                for chunk in chunks:
+                    if self._stopped():
+                        break
+                    if not speaking:
+                        speaking = True
+                        self._on_speaking()
+                    self._pace.queued(chunk.seconds, time.monotonic())
+                    self._speaker.play(chunk, self._timestamps, self._stopped)
+        except ModelError:
+            with suppress(DeviceError):
+                self.finish()
+            raise
+        self.finish()
+
+    def finish(self) -> None:
+        """Block until all that was made was played, or `stopped`. Raises DeviceError."""
+        self._heard_s = self._speaker.finish(self._timestamps, self._stopped)
+
+    def heard(self, reply: str, within: float | None = None) -> str:
+        """Return the beginning of `reply` whose speech was heard, in whole words.
+
+        Nothing was heard after `within` seconds of the speech; None: all that was played was heard.
+        """
+        end, seconds = 0, self._heard_s if within is None else min(within, self._heard_s)
+        for clause in self._spoken:
+            if clause.whole and seconds >= clause.audible:
+                seconds = max(0.0, seconds - clause.seconds)
+                end += clause.length
+                continue
+            cut = end
+            if seconds < clause.audible:
+                cut += int(clause.length * seconds / clause.audible)
+            while cut > end and not reply[cut : cut + 1].isspace():
+                cut -= 1
+            return reply[:cut]
+        return reply[:end] if reply[end:].strip() else reply
+
+    def _chunks(self, tokens: Prefetched[Token]) -> Generator[SpeechChunk, None, None]:
+        for text in clauses(self._texts(tokens)):
+            if self._stopped():
+                return
+            clause = self._clause(text)
+            self._spoken.append(clause)
+            self._cut += len(text)
+            if not clause.text:
+                continue
+            self._timestamps.record(Milestone.FIRST_CLAUSE)
+            self._timestamps.spoken.append((self._cut, self._timestamps.speech_s))
+            clause.whole = yield from self._speak(clause)
+
+    def _texts(self, tokens: Prefetched[Token]) -> Generator[str | None, None, None]:
+        """Yield the text of each token; None if the next one would come too late to be spoken."""
+        written, cut = 0, True
+        while True:
+            waiting = written - self._cut
+            # Where nothing could be cut, only another token helps.
+            patience = self._pace.patience(waiting, time.monotonic()) if cut else None
+            try:
+                text = tokens.within(patience).text
+            except Empty:
+                clauses_before = len(self._spoken)
+                yield None
+                cut = len(self._spoken) > clauses_before
+            except StopIteration:
+                return
+            else:
+                cut = True
+                written += len(text)
+                yield text
+
+    def _clause(self, text: str) -> SpokenClause:
+        first = not self._spoken
+        plain = unfinished(speakable(NOT_A_LIST.sub(r"\1\\", text) if first else text))
+        too_short = first and len(text.strip()) < SHORTEST_SPOKEN
+        spoken = "" if too_short else plain
+        return SpokenClause(len(text), spoken, whole=not spoken)
+
+    def _speak(self, clause: SpokenClause) -> Generator[SpeechChunk, None, bool]:
+        asked_at = time.monotonic()
+        self._style = self._style or self._style_of(clause.text)
+        speech = self._worker.speak(clause.text, self._stopped, *self._style)
+        with closing(speech):
+            while True:
+                try:
+                    chunk = next(speech)
+                except StopIteration as ended:
+                    return ended.value
+                if not clause.seconds:
+                    self._pace.made(len(clause.text), time.monotonic() - asked_at)
+                self._timestamps.record(Milestone.FIRST_AUDIO)
+                self._timestamps.speech_s += chunk.seconds
+                self._timestamps.spoken[-1] = (self._cut, self._timestamps.speech_s)
+                clause.add(chunk)
+                yield chunk

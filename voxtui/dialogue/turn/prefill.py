@@ -1,0 +1,91 @@
+"""Let a brain read what comes before the user's next words, and report how far it is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from voxtui.dialogue.components.components import Components
+from voxtui.dialogue.events import Event, Notice, PrefillProgress
+from voxtui.dialogue.history.attachments import Attachment, attached_tokens, fit
+from voxtui.dialogue.history.history import History
+from voxtui.dialogue.protocols import Past, ReplyOptions, TurnRequest
+
+LEAST_TOKENS = 80
+"""A prompt with fewer tokens left is not reported: it is read within some seconds."""
+
+
+class PrefillTracker:
+    """Turns counts of tokens into events. Its method is called on one thread at a time."""
+
+    def __init__(self) -> None:
+        self._began: tuple[float, int] | None = None
+        """begin of the prompt in progress (monotonic seconds), and the tokens known then"""
+
+    def take(self, done: int, total: int) -> PrefillProgress | None:
+        """Take note that `done` of `total` tokens were evaluated; None: there is nothing to say."""
+        now = time.monotonic()
+        if self._began is not None and done < self._began[1]:
+            self._began = None  # another prompt
+        if self._began is None:
+            if total - done < LEAST_TOKENS:
+                return None
+            self._began = now, done
+        began, known = self._began
+        if done >= total:
+            self._began = None
+        new = done - known
+        left = (total - done) * (now - began) / new if new else None
+        return PrefillProgress(new, total - known, left)
+
+
+class HistoryPrefill:
+    """Gives texts to the conversation, and lets the brain read the history before the next turn.
+
+    Used on the engine's thread.
+    """
+
+    def __init__(
+        self, components: Components, history: History, emit: Callable[[Event], object]
+    ) -> None:
+        self._components = components
+        self._history = history
+        self._emit = emit
+        self._progress = PrefillTracker()
+
+    def read(self, past: Past, options: ReplyOptions) -> None:
+        """Let the brain read `past`. Returns at once; another turn ends it."""
+        self._components.brain.read(
+            TurnRequest(past, cancelled=threading.Event(), options=options), self._report
+        )
+
+    def attach(self, attachment: Attachment) -> None:
+        """Add what fits of a text to the history, and say what does not."""
+        used = attached_tokens(self._history.past)
+        most = self._components.config.input.tokens(self._components.brain_name)
+        kept, said = fit(attachment, most - used)
+        if kept is not None:
+            self._history.attach(kept.as_turn())
+            said += self._leaving()
+        complete = (
+            kept is not None and kept.text == attachment.text and not self._components.sends_to
+        )
+        self._emit(Notice(said, "information" if complete else "warning"))
+
+    def warn_of_leaving(self) -> None:
+        """Say so if another brain sends attached texts to another machine."""
+        if leaving := self._leaving():
+            self._emit(Notice(leaving.strip()))
+
+    def _leaving(self) -> str:
+        """Return where attached texts go that leave this machine; empty: they stay here."""
+        hosts = self._components.sends_to
+        if not hosts or not any(turn.attached for turn in self._history.past):
+            return ""
+        sent = f"will be sent to {hosts} with your next message"
+        return f" The attached text {sent}. /new prevents that."
+
+    def _report(self, done: int, total: int) -> None:
+        if (reading := self._progress.take(done, total)) is not None:
+            self._emit(reading)

@@ -1,0 +1,340 @@
+"""Answer one turn: brain, clauses, voice, speaker; then the history."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+
+from voxtui.dialogue.components.components import Components
+from voxtui.dialogue.data import (
+    OWN_SOURCES,
+    REPLAY,
+    SKILL,
+    TYPED,
+    Token,
+    UserTranscript,
+    Utterance,
+)
+from voxtui.dialogue.events import (
+    Caption,
+    Event,
+    Notice,
+    Remark,
+    ReplyText,
+    SpokenUpTo,
+    State,
+    UserWords,
+)
+from voxtui.dialogue.history.history import History
+from voxtui.dialogue.listening.text_echo import is_echo
+from voxtui.dialogue.prefetch import Prefetched, prefetch
+from voxtui.dialogue.protocols import (
+    DEFAULT_OPTIONS,
+    OnWords,
+    Past,
+    PastTurn,
+    ReplyOptions,
+    SkillAnswer,
+    SkillRequest,
+    Skills,
+    TurnRequest,
+)
+from voxtui.dialogue.speech.chunker import Chunker
+from voxtui.dialogue.speech.speech import Speech, VoiceFailed
+from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
+from voxtui.dialogue.turn_handle import TurnHandle
+from voxtui.errors import DeviceError, ModelError
+
+CHARACTERS_PER_TOKEN = 32
+"""Largest answer, per allowed token. A token of text has about 4 characters, so only a server that
+ignores `max_tokens` reaches this. Without a limit one huge piece would block the screen."""
+
+FOR_HEADPHONES = "vad.listen_while_speaking is for headphones."
+
+Emit = Callable[[Event], object]
+
+
+@dataclass(slots=True)
+class LiveTurn:
+    """A turn in progress. Its fields are filled in the order of a usual turn."""
+
+    handle: TurnHandle
+    """shared with the front end"""
+    source: str
+    paced: bool
+    brain: str
+    """the name of the brain that answers; SKILL if a skill does"""
+    local: bool = True
+    """the user sits at this machine"""
+    spoken: str = ""
+    """our words while the utterance was recorded; empty: none"""
+    user_input: Utterance | str = ""
+    words: str | None = None
+    """the user's words, where the brain knows them"""
+    tokens: list[Token] = field(default_factory=list[Token])
+    complete: bool = False
+    """the brain's reply ended by itself"""
+    error: ModelError | None = None
+    answer: SkillAnswer | None = None
+    """the whole answer, if a rule gave it"""
+    options: ReplyOptions = DEFAULT_OPTIONS
+    keeps: bool = False
+    """the utterance enters the history without an answer"""
+    past: Past | None = None
+    """the history before the user's part, if that part is in the history already"""
+    speech: Speech | None = None
+
+    @property
+    def number(self) -> int:
+        return self.handle.number
+
+    @property
+    def cancelled(self) -> bool:
+        return self.handle.cancelled.is_set()
+
+    @property
+    def reply(self) -> str:
+        return "".join(token.text for token in self.tokens)
+
+    def as_past(self) -> PastTurn:
+        """Return this turn as it stands in the history if the whole `answer` is heard."""
+        said, clock = self.user_input, self.options.clock
+        reply = tuple(self.answer.tokens()) if self.answer else ()
+        return PastTurn(said, self.words, reply, number=self.number, clock=clock)
+
+    def finished(self, outcome: Outcome, error: str | None = None) -> Turn:
+        self.handle.over = True
+        timestamps = self.handle.timestamps
+        return Turn(
+            number=self.number,
+            brain=self.brain,
+            outcome=outcome,
+            timestamps=timestamps.since_release(),
+            clip=None if self.source in OWN_SOURCES else self.source,
+            heard=self.words,
+            reply=self.reply,
+            tokens=timestamps.tokens or len(self.tokens),
+            drafted=timestamps.drafted,
+            typed=self.source == TYPED,
+            speculative_s=timestamps.speculative_s,
+            gpu_bytes=timestamps.gpu_bytes,
+            network_s=timestamps.network_s,
+            path=timestamps.path,
+            paced=self.paced,
+            error=error,
+        )
+
+
+def captions(handle: TurnHandle, emit: Emit) -> OnWords:
+    """Return what reports the words so far of a turn. It is called on a thread of the brain."""
+
+    def report(text: str, settled: int) -> None:
+        if not handle.cancelled.is_set():
+            emit(Caption(handle.number, text, settled))
+
+    return report
+
+
+def take_turn(
+    turn: LiveTurn,
+    components: Components,
+    history: History,
+    emit: Emit,
+    set_state: Callable[[State], None],
+    skills: Skills | None = None,
+    read: Callable[[Past], object] = lambda past: None,
+) -> Turn:
+    """Answer `turn.user_input`. Runs on the engine's thread until the last sound was played.
+
+    `read` lets the brain read a history ahead. If the voice or the speaker fails, the turn goes on
+    as text. If the brain fails, the turn ends.
+    """
+    set_state(State.THINKING)
+
+    def speaking() -> None:
+        set_state(State.SPEAKING)
+        if turn.answer:
+            # The brain has not seen this answer. It reads it while the person hears it, because
+            # the next words may follow at once.
+            read((*history.past, turn.as_past()))
+
+    speech = None
+    try:
+        with prefetch(_reply_tokens(turn, components, history, emit, skills), "brain") as tokens:
+            if turn.options.voice != "none" and components.can_speak():
+                speech = _speak(turn, tokens, components, emit, speaking)
+            for _ in tokens:  # the text goes on without sound
+                pass
+    except ModelError as error:
+        turn.error = error
+        return turn.finished(Outcome.FAILED, str(error))
+    turn.speech = speech
+    heard = speech.heard(turn.reply) if speech and turn.cancelled else turn.reply
+    if turn.past is None:
+        clock, by_rule = turn.options.clock, bool(turn.answer)
+        history.add(
+            turn.number, turn.user_input, turn.words, turn.tokens, heard, clock, by_rule=by_rule
+        )
+    else:
+        if turn.words is not None:
+            history.set_words(turn.number, turn.words)
+        history.add(turn.number, "", None, turn.tokens, heard)
+    if heard != turn.reply:
+        emit(SpokenUpTo(turn.number, heard))
+    if skills and turn.brain != SKILL and (doubt := skills.doubt(heard)):
+        emit(Remark(doubt))
+    whole = turn.complete and heard == turn.reply
+    return turn.finished(Outcome.ANSWERED if whole else Outcome.CANCELLED)
+
+
+def _reply_tokens(
+    turn: LiveTurn, components: Components, history: History, emit: Emit, skills: Skills | None
+) -> Generator[Token, None, None]:
+    """Show each token at once and yield it. Runs on the brain's thread."""
+    timestamps, cancelled = turn.handle.timestamps, turn.handle.cancelled
+    most = components.config.generation.sampling().max_new_tokens
+    limit = turn.options.limit(most) * CHARACTERS_PER_TOKEN
+
+    def show(text: str) -> None:
+        emit(ReplyText(turn.number, text))
+
+    chunker = Chunker(components.config.streaming, show, cancelled)
+    last_at: float | None = None
+    try:
+        for item in _reply(turn, components, history, skills):
+            if cancelled.is_set():
+                return
+            if isinstance(item, UserTranscript):
+                if is_echo(item.text, turn.spoken):
+                    emit(Notice(f"Dropped an echo of the answer: “{item.text}”. {FOR_HEADPHONES}"))
+                    cancelled.set()
+                    return
+                turn.words = item.text
+                if item.text != turn.user_input:  # typed words were reported already
+                    emit(UserWords(turn.number, item.text, item.doubtful))
+                continue
+            last_at = time.monotonic()
+            timestamps.record(Milestone.FIRST_TOKEN, last_at)
+            token = item if len(item.text) <= limit else Token(item.text[:limit], item.id)
+            limit -= len(token.text)
+            turn.tokens.append(token)
+            chunker.add(token.text)
+            yield token
+            if token is not item or not limit:
+                emit(Notice("The answer is too long and was cut (generation.max_new_tokens)."))
+                break
+        if cancelled.is_set():  # the brain may have ended because of the cancel
+            return
+        turn.complete = True
+        if last_at is not None:
+            timestamps.record(Milestone.LAST_TOKEN, last_at)
+    finally:
+        chunker.close()
+
+
+def _reply(
+    turn: LiveTurn, components: Components, history: History, skills: Skills | None
+) -> Generator[UserTranscript | Token, None, None]:
+    """Yield the answer of a skill if one takes the user's words, else that of the brain."""
+    timestamps, cancelled = turn.handle.timestamps, turn.handle.cancelled
+    past = history.past if turn.past is None else turn.past
+    reply = components.brain.reply(
+        TurnRequest(past, turn.user_input, timestamps, cancelled, turn.options)
+    )
+    with closing(reply) as items:
+        for item in items:
+            yield item
+            if isinstance(item, UserTranscript):
+                _answer_without_brain(
+                    turn, components, skills, item.text, (*history.dropped, *past)
+                )
+            if turn.answer:
+                break
+    if turn.answer:
+        yield from turn.answer.tokens()
+
+
+def _answer_without_brain(
+    turn: LiveTurn, components: Components, skills: Skills | None, words: str, past: Past
+) -> None:
+    """Set `turn.answer` if a rule answers in place of the brain."""
+    if turn.cancelled or not turn.local:
+        return
+    if skills is None:
+        return
+    again = turn.source == REPLAY
+    turn.answer = skills.answer(
+        SkillRequest(words, again, past, components.brain.sends_to, components.config)
+    )
+    if turn.answer is not None:
+        turn.brain = SKILL
+        turn.handle.timestamps.record(Milestone.SKILL)
+
+
+def _speak(
+    turn: LiveTurn,
+    tokens: Prefetched[Token],
+    components: Components,
+    emit: Emit,
+    speaking: Callable[[], object],
+) -> Speech | None:
+    """Speak `tokens`. Returns None after a failure of the voice or the speaker, and after a mute.
+
+    The text goes on then, so the speech does not tell how much of the answer the user got.
+    `speaking` is called at the first sound.
+    """
+    voice, speaker = components.voice, components.devices.speaker
+    if voice is None or speaker is None:
+        return None
+
+    muted = False
+
+    def stopped() -> bool:
+        nonlocal muted
+        muted = muted or (components.muted and not turn.cancelled)
+        return muted or turn.cancelled
+
+    def style(clause: str) -> tuple[float | None, str]:
+        speed, answer = turn.options.speed, turn.answer
+        if answer is not None and answer.pace != 1:
+            speed = (speed or components.config.voice.speed) * answer.pace
+        # A ring is no answer, and it is written in English.
+        language = answer.language if answer else "en" if turn.brain == SKILL else ""
+        return speed, language or components.brain.language(clause, turn.handle.timestamps)
+
+    speech = Speech(
+        voice,
+        speaker,
+        turn.handle.timestamps,
+        stopped,
+        speaking,
+        style,
+    )
+    try:
+        try:
+            speech.play(tokens)
+        except VoiceFailed as error:
+            emit(Notice(f"{error} The answer goes on as text."))
+            speech.finish()
+            return None
+    except DeviceError as error:
+        components.devices.speaker_lost = True
+        emit(Notice(f"{error} The answer goes on as text."))
+        return None
+    return None if muted else speech
+
+
+def speak_alone(
+    sentence: str,
+    handle: TurnHandle,
+    components: Components,
+    emit: Emit,
+    set_state: Callable[[State], None],
+) -> None:
+    """Speak a sentence that is not part of a turn, until it ends or `handle` is cancelled."""
+    turn = LiveTurn(handle, SKILL, paced=True, brain=SKILL)
+    with prefetch(SkillAnswer(sentence).tokens(), "ring") as tokens:
+        _speak(turn, tokens, components, emit, partial(set_state, State.SPEAKING))

@@ -1,0 +1,417 @@
+"""Turn-taking: one turn at a time, from the talk key or the text to the end of its answer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from voxtui.dialogue.commands import (
+    Answer,
+    NewTurn,
+    Redo,
+    Release,
+    SendText,
+    Talk,
+    UseReplyOptions,
+)
+from voxtui.dialogue.components.components import Components
+from voxtui.dialogue.data import MICROPHONE, REPLAY, TYPED, Frame, Utterance
+from voxtui.dialogue.events import (
+    Captured,
+    Event,
+    Notice,
+    SpokenUpTo,
+    State,
+    StateChanged,
+    TurnFinished,
+    TurnStarted,
+    UserWords,
+)
+from voxtui.dialogue.history.history import History
+from voxtui.dialogue.inbox import Inbox, TypedText
+from voxtui.dialogue.listening.listener import (
+    Finished,
+    Found,
+    Listener,
+    Recorded,
+    Started,
+    TooQuiet,
+)
+from voxtui.dialogue.listening.recording_warnings import RecordingWarnings
+from voxtui.dialogue.live_config import LiveConfig
+from voxtui.dialogue.protocols import (
+    DEFAULT_OPTIONS,
+    Past,
+    PastTurn,
+    ReplyOptions,
+    Skills,
+    TurnRequest,
+)
+from voxtui.dialogue.recording import Recording
+from voxtui.dialogue.timestamps import Milestone, Outcome
+from voxtui.dialogue.turn.idle_transcript import IdleTranscript
+from voxtui.dialogue.turn.prefill import HistoryPrefill
+from voxtui.dialogue.turn.turn import LiveTurn, captions, take_turn
+from voxtui.dialogue.turn.turn_clock import TurnClock
+from voxtui.dialogue.turn_handle import TurnHandle
+from voxtui.errors import ModelLost
+
+SPOKEN_TURNS = 8
+"""Spoken turns whose playback length a client may still report (`truncate`)."""
+
+UNASKED = "Speak first, as you were told to."
+"""The question to the brain where an answer is wanted and the user has said nothing."""
+
+
+class TurnTaking:
+    """Begins turns, ends their recordings and has them answered. The history keeps them.
+
+    Everything runs on the engine's thread. Other threads may read `state` and `clock`. For the
+    parameters see Engine.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        components: Components,
+        listener: Listener,
+        history: History,
+        config: LiveConfig,
+        emit: Callable[[Event], object],
+        skills: Skills | None,
+        local: bool,
+        captions: bool,
+    ) -> None:
+        self.state = State.LOADING
+        self.clock = TurnClock(skills, config)
+        self.idle = IdleTranscript(components, history, emit, self._replace_lost_brain)
+        self.reader = HistoryPrefill(components, history, emit)
+        self._inbox = inbox
+        self._components = components
+        self._listener = listener
+        self._history = history
+        self._emit = emit
+        self._config = config
+        self._skills = skills
+        self._local = local
+        self._captions = captions
+        self._advice = RecordingWarnings(components, listener, emit)
+        self._turn: LiveTurn | None = None
+        """the turn whose utterance is being recorded"""
+        self._inputs: dict[int, Utterance | str] = {}
+        """the user's part of the latest turns, by number, for `redo`"""
+        self._spoken: deque[LiveTurn] = deque(maxlen=SPOKEN_TURNS)
+        """the latest turns that were spoken, for `truncate`"""
+        self._options, self._answers = DEFAULT_OPTIONS, True
+
+    def set_state(self, state: State) -> None:
+        self.state = state
+        self._emit(StateChanged(state))
+
+    @property
+    def is_quiet(self) -> bool:
+        return self.state is State.READY and self._turn is None
+
+    @property
+    def first_options(self) -> ReplyOptions:
+        """Return the options of a conversation that begins now; without the time if one goes on."""
+        past = self._history.past
+        return self._options if past else self.clock.with_time(self._options, past)
+
+    def take(self, command: NewTurn, handle: TurnHandle, typed: TypedText) -> None:
+        """Begin the turn of `command`, or answer it to its end. The text before it is `typed`."""
+        match command:
+            case Talk(at, source, paced):
+                assert at is not None  # the inbox has set it
+                self.begin(handle, at, source, paced)
+            case SendText(text):
+                self.answer_text(handle, text.strip(), typed.begun if typed.text else None)
+            case Answer(options):
+                self.answer_history(handle, options)
+            case Redo(again, text):
+                self.redo(handle, again, text)
+
+    # Listening.
+
+    def hear(self, frame: Frame) -> None:
+        if self.state is State.LOADING:
+            return
+        if frame.source == MICROPHONE and (events := self._components.devices.delivered()):
+            self._components.report(events)
+        found = self._listener.push(frame)
+        if isinstance(found, Recorded) and self._turn is not None:
+            self._advice.during(frame, self._turn.number)
+        self.act_on(found)
+
+    def act_on(self, found: Found) -> None:
+        """Begin or answer the turn that the listener found."""
+        match found:
+            case Recorded():
+                self._components.brain.wake()
+            case Started(at):
+                self._begin_hands_free(at)
+            case Finished() | TooQuiet():
+                self._answer_recording(found)
+            case None:
+                pass
+
+    def _begin_hands_free(self, at: float) -> None:
+        """Begin a turn, unless a newer command is still in the inbox."""
+        handle = self._inbox.begin()
+        if handle is None:
+            return
+        self.begin(handle, at, MICROPHONE, paced=True, hands_free=True)
+        if self._turn is not None:
+            self._turn.keeps = not self._answers
+
+    def begin(
+        self, handle: TurnHandle, at: float, source: str, paced: bool, hands_free: bool = False
+    ) -> None:
+        """Record an utterance of `source` from `at` (monotonic seconds) on."""
+        turn = self._live(handle, source, paced)
+        if self.state is State.LOADING:
+            self.refuse()
+            self._finish(turn, Outcome.CANCELLED)
+            return
+        if source == MICROPHONE and self._components.devices.microphone is None:
+            self._emit(Notice("There is no microphone. Type, or play a sample clip."))
+            self._finish(turn, Outcome.CANCELLED)
+            return
+        self._turn = turn
+        turn.options = self.clock.with_time(self._options, self._history.past)
+        self._emit(TurnStarted(handle.number, source, handle.timestamps, at=at))
+        self.set_state(State.LISTENING)
+        preroll = self._listener.begin(source, at, hands_free)
+        recording = self._listener.recording
+        assert recording is not None
+        on_words = captions(handle, self._emit) if self._captions else None
+        self._components.brain.listen(
+            TurnRequest(self._history.past, cancelled=handle.cancelled, options=turn.options),
+            recording,
+            on_words=on_words,
+        )
+        self._inbox.replay(preroll)
+
+    def release(self, release: Release) -> None:
+        """End the recording of the turn that `release` names, or of any turn."""
+        turn = self._turn
+        if turn is None or release.turn not in (None, turn.number):
+            return
+        assert release.at is not None  # the inbox has set it
+        turn.keeps = not release.answers
+        self.act_on(self._listener.release(release.at, complete=turn.keeps))
+
+    def cancel_utterance(self, number: int) -> None:
+        """Drop the recording of the turn `number`; hands-free, ignore the speech in progress."""
+        if self._turn is not None and self._turn.number == number:
+            self.abandon_utterance()
+            self._listener.skip()
+
+    def abandon_utterance(self) -> None:
+        """Drop the recording in progress, if there is one."""
+        turn, self._turn = self._turn, None
+        if turn is None:
+            return
+        self._listener.abandon()
+        turn.handle.cancel()
+        self._finish(turn, Outcome.CANCELLED)
+
+    # Answering.
+
+    def _answer_recording(self, found: Finished | TooQuiet) -> None:
+        turn, self._turn = self._turn, None
+        assert turn is not None
+        if turn.cancelled:  # its Cancel, or the next turn, is still in the inbox
+            self._finish(turn, Outcome.CANCELLED)
+            return
+        # Sound that came faster than it was spoken is dated into the future.
+        now = time.monotonic()
+        turn.handle.timestamps.record(Milestone.RELEASED, min(found.released_at, now))
+        turn.handle.timestamps.record(Milestone.CAPTURED)
+        self._advice.after(found)
+        if isinstance(found, Finished):
+            self._take_input(turn, found.utterance)
+            turn.spoken = found.spoken
+            turn.handle.timestamps.record(
+                Milestone.SPEECH_ENDED, min(found.utterance.ended_at, now)
+            )
+            turn.handle.kept = turn.keeps  # before others hear of it, and ask for an answer
+            self._emit(Captured(turn.number, found.utterance))
+            if turn.keeps:
+                self._keep(turn, found.utterance)
+            else:
+                self._answer(turn)
+            return
+        turn.handle.cancelled.set()  # it ends the brain's speculative work
+        self._finish(turn, Outcome.CANCELLED if found.tap else Outcome.NO_SPEECH)
+
+    def answer_text(self, handle: TurnHandle, text: str, begun: datetime | None) -> None:
+        """Answer a typed text, which was begun at that local time."""
+        turn = self._live(handle, TYPED)
+        turn.options = self.clock.with_time(self._options, self._history.past, begun)
+        self._take_input(turn, text)
+        self._emit(TurnStarted(turn.number, TYPED, handle.timestamps))
+        if text:
+            self._emit(UserWords(turn.number, text))
+            self._answer(turn)
+        else:
+            self._finish(turn, Outcome.NO_SPEECH)
+
+    def _keep(self, turn: LiveTurn, utterance: Utterance) -> None:
+        """Put the utterance into the history. It is transcribed unless an answer is asked for."""
+        self.idle.end()
+        self._history.insert(PastTurn(utterance, None, (), number=turn.number))
+        self.idle.begin_unanswered(turn, utterance)
+        self.set_state(State.READY)
+
+    def answer_history(self, handle: TurnHandle, options: ReplyOptions | None) -> None:
+        """Answer the last words of the user, else speak unasked. `options` are of this answer."""
+        turn = self._live(handle, TYPED)
+        if handle.over:  # nothing was said in the utterance
+            self._finish(turn, Outcome.NO_SPEECH)
+            return
+        if kept := self.idle.take_back(handle):
+            turn, kept.keeps = kept, False
+        else:
+            self._emit(TurnStarted(turn.number, turn.source, handle.timestamps))
+        self.idle.end()
+        asked, turn.options = self._history.unanswered, options or self._options
+        turn.past = self._history.past
+        if asked is None:
+            turn.user_input = UNASKED
+        else:
+            turn.past, turn.user_input, turn.words = turn.past[:-1], asked.user_input, asked.words
+        self._answer(turn)
+
+    def drop_answer(self, handle: TurnHandle) -> None:
+        """Report the end of a turn whose answer came too late. The next turn goes on."""
+        turn = self._live(handle, TYPED)
+        if not handle.kept:
+            self._emit(TurnStarted(turn.number, turn.source, handle.timestamps))
+        self._emit(TurnFinished(turn.finished(Outcome.CANCELLED)))
+
+    def redo(self, handle: TurnHandle, again: int, text: str | None) -> None:
+        """Ask again after the same history, so that two answers can be compared."""
+        user_input = self._inputs.get(again) if text is None else text.strip()
+        typed = isinstance(user_input, str)
+        turn = self._live(handle, TYPED if typed else REPLAY, paced=typed)
+        if not user_input or self.state is State.LOADING:
+            self._emit(Notice("The input of that turn is no longer in memory."))
+            self._finish(turn, Outcome.CANCELLED)
+            return
+        self._take_input(turn, user_input)
+        replaces = again if self._history.newest == again else None
+        self._emit(TurnStarted(turn.number, turn.source, handle.timestamps, replaces))
+        before = self._history.past
+        self._history.take_back(again)
+        past = self._history.past
+        turn.options = self.clock.with_time(self._options, past)
+        if isinstance(user_input, str):
+            self._emit(UserWords(turn.number, user_input))
+        else:
+            self._emit(Captured(turn.number, user_input))
+            handle.timestamps.record(Milestone.CAPTURED)
+            self._components.brain.listen(
+                TurnRequest(past, cancelled=handle.cancelled, options=turn.options), Recording()
+            )
+        self._answer(turn)
+        if self._history.past is past and replaces:  # nothing was heard of the new answer
+            self._history.past = before
+
+    def _take_input(self, turn: LiveTurn, user_input: Utterance | str) -> None:
+        """Set the user's part of `turn`, and keep it for `redo`."""
+        turn.user_input = self._inputs[turn.number] = user_input
+        while len(self._inputs) > max(1, self._components.config.history.turns):
+            del self._inputs[next(iter(self._inputs))]
+
+    def _answer(self, turn: LiveTurn) -> None:
+        if self.state is State.LOADING:
+            self.refuse()
+            self._finish(turn, Outcome.FAILED, "No model is loaded.")
+            return
+        self.idle.end()
+        self._inbox.answering = turn.handle
+        try:
+            result = take_turn(
+                turn,
+                self._components,
+                self._history,
+                self._emit,
+                self.set_state,
+                self._skills,
+                self._read,
+            )
+        finally:
+            self._inbox.answering = None
+            self._listener.note_speech(turn.handle.timestamps, turn.reply)
+        if turn.speech is not None:
+            self._spoken.append(turn)
+        self._emit(TurnFinished(result))
+        if isinstance(turn.error, ModelLost) and self._components.has_next_brain:
+            self._replace_lost_brain(turn.error)
+            return
+        self.idle.begin(turn)
+        self.set_state(State.READY)
+        self.read_past()
+
+    def _finish(self, turn: LiveTurn, outcome: Outcome, error: str | None = None) -> None:
+        self._emit(TurnFinished(turn.finished(outcome, error)))
+        self.set_state(State.LOADING if self.state is State.LOADING else State.READY)
+
+    def _live(self, handle: TurnHandle, source: str, paced: bool = True) -> LiveTurn:
+        name = self._components.brain_name
+        return LiveTurn(handle, source, paced, name, self._local, options=self._options)
+
+    def truncate(self, number: int, seconds: float) -> None:
+        """Keep in the history what was heard in the first `seconds` of a spoken answer."""
+        for turn in self._spoken:
+            if turn.number == number and turn.speech is not None:
+                heard = turn.speech.heard(turn.reply, seconds)
+                self._history.cut(number, heard)
+                self._emit(SpokenUpTo(number, heard))
+
+    # Between turns.
+
+    def use_options(self, change: UseReplyOptions) -> None:
+        """Answer by these options from now on, and let the brain read its instruction."""
+        known, self._options, self._answers = self._options, change.options, change.answers
+        if change.vad is not None:
+            self._config.current = replace(self._config.current, vad=change.vad)
+        if self.is_quiet and known != change.options:
+            never = threading.Event()
+            self._components.brain.listen(
+                TurnRequest(self._history.past, cancelled=never, options=self._options), Recording()
+            )
+
+    def read_past(self) -> None:
+        """Let the brain read the history, unless somebody speaks."""
+        if self.is_quiet:
+            self._read(self._history.past)
+
+    def _read(self, past: Past) -> None:
+        """Let the brain read `past`, and the time of a next turn that would begin now."""
+        self.reader.read(past, self.clock.with_time(self._options, past))
+
+    def read_ahead(self, typing: TypedText) -> None:
+        """Let the brain prepare for a text that is being typed."""
+        if self.state is State.READY and typing.text:
+            past = self._history.past
+            options = self.clock.with_time(self._options, past, typing.begun)
+            self._components.brain.read_ahead(
+                TurnRequest(past, typing.text, cancelled=typing.cancelled, options=options)
+            )
+
+    def _replace_lost_brain(self, reason: ModelLost) -> None:
+        self.set_state(State.LOADING)
+        self._components.replace_lost_brain(reason)
+        self._emit(self._components.loaded())
+        self.set_state(State.READY)
+        self.read_past()
+
+    def refuse(self) -> None:
+        self._emit(Notice("No model is loaded. `voxtui doctor` says what is missing."))
