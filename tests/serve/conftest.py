@@ -51,13 +51,14 @@ def serving(
     hand_over_s: float = PATIENCE,
     queue_s: float = PATIENCE,
     address: str = "127.0.0.1",
+    pool: Pool | None = None,
 ) -> Iterator[Server]:
     """Serve on loopback, or where `config` says.
 
     `hand_over_s`: a session ends a moment after its client has left, so the next one waits for its
     set. Tests of a refusal do not. `address`: the one that the client connects to.
     """
-    pool = Pool(
+    pool = pool or Pool(
         [
             ModelSet(
                 recognise,

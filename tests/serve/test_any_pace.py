@@ -150,6 +150,8 @@ def test_detected_speech(pieces, gap_s, pace, detection, answers):
             client.next()
         same(heard_by_brain(), sound, RATE)
         assert len(client.of("input_audio_buffer.committed")) == 3
+        assert len(client.of("response.created")) <= 3 * answers
+        assert not client.of("error")
 
 
 @few

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from tests.fakes import ScriptedBrain
 from tests.serve.conftest import PATIENCE, Server, own_address, serving
 from tests.ui.pseudo_terminal import until
+from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.serve.realtime.calls import addresses
 from voxtui.settings.schema import Config, ServeConfig
 
@@ -44,13 +45,15 @@ class Mouth(aiortc.MediaStreamTrack):
         self.packets = 0
         """of loud sound, still to come"""
         self.quiet = asyncio.Event()
+        self.pace = 1.0
+        """times as fast as it is spoken"""
         self._count = 0
-        self._begun = 0.0
+        self._due = 0.0
 
     async def recv(self) -> AudioFrame:
-        self._begun = self._begun or asyncio.get_running_loop().time()
-        due = self._begun + self._count * PACKET / RATE
-        await asyncio.sleep(due - asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        self._due = (self._due or now) + PACKET / RATE / self.pace
+        await asyncio.sleep(self._due - now)
         loud, self.packets = self.packets > 0, max(0, self.packets - 1)
         if not loud:
             self.quiet.set()
@@ -155,6 +158,32 @@ async def calling(server: Server, session: dict | None = None, **headers: str):
 
 def said(brain: ScriptedBrain) -> list[tuple[str, str]]:
     return [(turn.user_text, turn.reply_text) for turn in brain.pasts[-1]]
+
+
+def loud_seconds(utterance: Utterance) -> float:
+    loud = np.flatnonzero(np.abs(utterance.samples) > 0.1)
+    return (loud[-1] - loud[0]) / SAMPLE_RATE
+
+
+@pytest.mark.parametrize("pace", [0.8, 3.0, 12.0])
+@pytest.mark.parametrize("detects", [False, True])
+async def test_no_sound_of_a_call_is_lost_at_any_pace(pace, detects):
+    brain = ScriptedBrain(["Yes."], ["Yes."])
+    vad = {"type": "server_vad", "silence_duration_ms": 500, "interrupt_response": False}
+    update = {"audio": {"input": {"turn_detection": vad if detects else None}}}
+    with serving(brain=brain) as server:
+        async with calling(server, {"type": "realtime", **update}) as peer:
+            for _ in range(2):
+                peer.mouth.pace = pace
+                await peer.speak(60)
+                peer.mouth.pace = 1.0
+                if not detects:
+                    peer.send("input_audio_buffer.commit")
+                    peer.send("response.create")
+                await peer.until("response.done")
+            first, second = (loud_seconds(said) for said in brain.said)
+            assert first == pytest.approx(1.2, abs=0.04)
+            assert second == pytest.approx(1.2, abs=0.04)
 
 
 TEXT = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "More."}]}
@@ -265,7 +294,7 @@ async def test_an_offer_that_cannot_be_met_is_refused_with_a_reason(server, monk
     assert "sdp" in refused(await asyncio.to_thread(post, PATH, files=form), 400)
     form = {"sdp": (None, offer), "session": (None, "{")}
     assert refused(await asyncio.to_thread(post, PATH, files=form), 400)
-    form["session"] = (None, json.dumps({"speed": 9}))
+    form["session"] = (None, json.dumps({"audio": {"output": {"speed": 9}}}))
     assert "1.5" in refused(await asyncio.to_thread(post, PATH, files=form), 400)
     assert refused(await asked(headers={**SDP, "Origin": "https://evil.example"}), 403)
     assert refused(await asyncio.to_thread(post, f"{PATH}?model=no", **ask), 404)

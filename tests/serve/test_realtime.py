@@ -14,7 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai import OpenAI
-from openai.types.realtime import RealtimeServerEvent
+from openai.types.realtime import (
+    RealtimeResponseCreateParamsParam,
+    RealtimeServerEvent,
+    RealtimeSessionCreateRequestParam,
+    RealtimeTranscriptionSessionCreateRequestParam,
+)
 from pydantic import TypeAdapter
 
 from tests.fakes import ScriptedBrain
@@ -24,13 +29,15 @@ from voxtui.dialogue.data import Utterance
 from voxtui.dialogue.listening.listener import Listener
 from voxtui.dialogue.protocols import ReplyOptions, TurnRequest
 from voxtui.errors import ModelError
-from voxtui.settings.schema import AudioConfig, Config
+from voxtui.settings.schema import AudioConfig, Config, VadConfig
 
 RATE = 24_000
 EVENT = TypeAdapter(RealtimeServerEvent)
 
 PUSH_TO_TALK = {"type": "realtime", "audio": {"input": {"turn_detection": None}}}
 WORDS = {"audio": {"input": {"turn_detection": None, "transcription": {"model": "whisper-1"}}}}
+
+DETECTED = {"audio": {"input": {"turn_detection": {"type": "server_vad"}}}}
 
 
 class Client:
@@ -175,6 +182,7 @@ def test_a_turn_of_push_to_talk_has_all_events_in_their_order():
             "conversation.item.added",
             "conversation.item.done",
             "response.created",
+            "rate_limits.updated",
             "response.output_item.added",
             "conversation.item.added",
             "response.content_part.added",
@@ -186,6 +194,8 @@ def test_a_turn_of_push_to_talk_has_all_events_in_their_order():
             "response.done",
         ]
         (heard,) = client.of(transcript)
+        (delta,) = client.of("conversation.item.input_audio_transcription.delta")
+        assert (delta["item_id"], delta["delta"]) == (heard["item_id"], "is it")
         assert heard["transcript"] == "is it"
         assert 0.4 < heard["usage"]["seconds"] < 0.6
         spoken = "".join(e["delta"] for e in client.of("response.output_audio_transcript.delta"))
@@ -293,9 +303,8 @@ FOR_SKILLS = (
 """What voxtui itself answers to the person at its own screen"""
 
 
-def test_a_served_session_has_no_skills_and_calls_no_tools():
-    update = {**PUSH_TO_TALK, "tools": [{"type": "function", "name": "set_timer"}]}
-    with talking(*[["No."]] * len(FOR_SKILLS), update=update) as (client, brain):
+def test_a_served_session_has_no_skills():
+    with talking(*[["No."]] * len(FOR_SKILLS)) as (client, brain):
         for text in FOR_SKILLS:
             client.text(text)
             client.send("response.create")
@@ -406,7 +415,7 @@ def test_sound_that_was_said_before_speech_was_to_be_detected_is_no_detected_spe
         client.send("session.update", session={"instructions": "Be kind."})
         assert busy.wait(PATIENCE)  # so the engine begins the utterance when the update has come
         client.speak(0.6)
-        client.send("session.update", session={"turn_detection": {"type": "server_vad"}})
+        client.send("session.update", session=DETECTED)
         client.settled()
         free_again.set()
         client.speak(0.6)
@@ -466,7 +475,8 @@ def test_a_recogniser_that_fails_says_why_there_are_no_words(answered):
 def test_speech_is_detected_and_answered_by_itself():
     held = threading.Event()
     with talking(["One ", held, "two."], ["Next."], update=None) as (client, brain):
-        client.send("session.update", session={"turn_detection": {"type": "semantic_vad"}})
+        detection = {"type": "semantic_vad"}
+        client.send("session.update", session={"audio": {"input": {"turn_detection": detection}}})
         shown = client.until("session.updated")["session"]["audio"]["input"]["turn_detection"]
         assert shown["interrupt_response"] is True
         client.speak(0.6)
@@ -499,6 +509,32 @@ def test_detected_speech_waits_for_response_create_where_the_client_wants_that()
         assert client.until("response.done")["response"]["output"]
 
 
+def place_of(client: Client, number: int) -> tuple[int, int]:
+    """Return where an utterance was found, in ms of the sound sent."""
+    started = client.of("input_audio_buffer.speech_started")[number]["audio_start_ms"]
+    return started, client.of("input_audio_buffer.speech_stopped")[number]["audio_end_ms"]
+
+
+@pytest.mark.parametrize("pieces", [1, 30])
+def test_detected_speech_is_placed_in_the_sound_that_was_sent(pieces):
+    detection = {"type": "server_vad", "create_response": False, "silence_duration_ms": 400}
+    update = {"audio": {"input": {"turn_detection": detection}}}
+    with talking(update=update) as (client, _):
+        sound = np.concatenate(
+            [np.full(RATE * ms // 1000, loud, "<i2")
+             for ms, loud in ((2000, 0), (600, 16000), (3000, 0), (900, 16000), (1000, 0))]
+        )  # fmt: skip
+        for piece in np.array_split(sound, pieces):
+            data = base64.b64encode(piece.tobytes()).decode()
+            client.send("input_audio_buffer.append", audio=data)
+        while len(client.of("input_audio_buffer.speech_stopped")) < 2:
+            client.next()
+        for number, (start, end) in enumerate([(2000, 2600), (5600, 6500)]):
+            started, stopped = place_of(client, number)
+            assert start - 350 - 64 <= started <= start - 350 + 96
+            assert end + 400 - 64 <= stopped <= end + 400 + 64
+
+
 def test_a_transcription_session_answers_nothing():
     with (
         serving(brain=ScriptedBrain(heard="the words")) as server,
@@ -514,49 +550,134 @@ def test_a_transcription_session_answers_nothing():
         assert not client.of("response.created")
 
 
-def test_the_names_of_the_beta_are_understood_and_those_of_ga_answered():
-    with talking(["Hello."]) as (client, _):
-        client.send("session.update", session={
-            "modalities": ["text"], "voice": "alloy", "input_audio_format": "pcm16",
-            "input_audio_transcription": {"model": "whisper-1"}, "turn_detection": None,
-            "max_response_output_tokens": 50, "temperature": 0.8,
-            "tools": [{"type": "function", "name": "f"}],
-        })  # fmt: skip
-        shown = client.until("session.updated")["session"]
-        assert shown["output_modalities"] == ["text"]
-        assert shown["audio"]["output"]["voice"] == "alloy"
-        assert shown["audio"]["input"]["turn_detection"] is None
-        assert shown["audio"]["input"]["transcription"] == {"model": "whisper-1"}
-        assert shown["max_output_tokens"] == 50
-        assert shown["tools"] == [{"type": "function", "name": "f"}]
-        client.say()
-        client.until("response.output_text.delta")
-        client.until("response.done")
+def heard_by(**audio_input) -> dict:
+    return {"audio": {"input": audio_input}}
+
+
+def test_the_detection_in_force_is_shown():
+    vad = VadConfig(threshold=0.6, end_ms=900)
+    with talking(update=None, config=Config(vad=vad)) as (client, _):
+        asked = {"type": "server_vad", "silence_duration_ms": 300}
+        client.send("session.update", session=heard_by(turn_detection=asked))
+        client.until("session.updated")
+        client.send("session.update", session=heard_by(turn_detection={"type": "semantic_vad"}))
+        client.until("session.updated")
+        first, second, third = (
+            event["session"]["audio"]["input"]["turn_detection"]
+            for event in client.seen if event["type"].startswith("session.")
+        )  # fmt: skip
+        common = {"create_response": True, "interrupt_response": True}
+        first_wanted = {
+            **common, "type": "server_vad", "threshold": 0.6, "silence_duration_ms": 900,
+            "prefix_padding_ms": 350, "idle_timeout_ms": None,
+        }  # fmt: skip
+        assert first == first_wanted
+        assert second == {**first_wanted, "silence_duration_ms": 300}
+        assert third == {**common, "type": "semantic_vad", "eagerness": "auto"}
+
+
+WITHOUT_EFFECT = {
+    "include": ["item.input_audio_transcription.logprobs"],
+    "tracing": "auto",
+    "truncation": "disabled",
+    "parallel_tool_calls": True,
+    "reasoning": {"effort": "low"},
+    "tool_choice": "none",
+}
+
+
+def test_what_has_no_effect_is_echoed():
+    hears = {
+        "transcription": {"model": "whisper-1", "language": "en", "prompt": "words"},
+        "noise_reduction": {"type": "near_field"},
+    }
+    update = {**WITHOUT_EFFECT, "audio": {"input": hears, "output": {"voice": {"id": "v"}}}}
+    with talking(update=update) as (client, _):
+        shown = client.seen[-1]["session"]
+        assert {name: shown[name] for name in WITHOUT_EFFECT} == WITHOUT_EFFECT
+        assert {name: shown["audio"]["input"][name] for name in hears} == hears
+        assert shown["audio"]["output"]["voice"] == {"id": "v"}
+
+
+def test_each_field_of_the_official_client_is_known():
+    """Whatever value is refused, no field of OpenAI's is an unknown one."""
+    shapes = [
+        ("session.update", RealtimeSessionCreateRequestParam, "session"),
+        ("session.update", RealtimeTranscriptionSessionCreateRequestParam, "session"),
+        ("response.create", RealtimeResponseCreateParamsParam, "response"),
+    ]
+    with talking() as (client, _):
+        for kind, shape, param in shapes:
+            for name in shape.__annotations__:
+                client.send(kind, **{param: {name: 1.5}})
+                error = client.until("error")["error"]
+                assert error["code"] != "unknown_parameter", name
+                assert error["param"] == f"{param}.{name}"
 
 
 UPDATE, ITEM = "session.update", "conversation.item"
+CREATE, NOT, UNKNOWN = "response.create", "not_supported", "unknown_parameter"
+HEARD, TURNS, MODALITIES = "session.audio.input", "turn_detection", "session.output_modalities"
+IDLE = {"type": "server_vad", "idle_timeout_ms": 5000}
+MIXED = {"type": "server_vad", "eagerness": "low"}
 NO_WORDS = {"type": "message", "role": "user", "content": []}
+SOUND = [{"type": "input_audio", "audio": "AAAA"}]
+WRONG = [{"type": "output_text", "text": "Hello."}]
 
 
 @pytest.mark.parametrize(
     ("kind", "fields", "code", "param"),
     [
-        (UPDATE, {"session": {"tool_choice": "required"}}, "", "tool_choice"),
-        (UPDATE, {"session": {"speed": 9}}, "", "session.audio.output.speed"),
-        (UPDATE, {"session": {"input_audio_format": "g711_ulaw"}}, "", "audio.format"),
+        (UPDATE, {"session": {"tool_choice": "required"}}, NOT, "session.tool_choice"),
+        (UPDATE, {"session": {"tools": [{"type": "function"}]}}, NOT, "session.tools"),
+        (UPDATE, {"session": {"prompt": {"id": "pmpt_1"}}}, NOT, "session.prompt"),
+        (UPDATE, {"session": {"temperature": 1}}, UNKNOWN, "session.temperature"),
+        (UPDATE, {"session": {"modalities": ["text"]}}, UNKNOWN, "session.modalities"),
+        (UPDATE, {"session": {"output_modalities": ["text", "audio"]}}, "", MODALITIES),
+        (
+            UPDATE,
+            {"session": {"audio": {"output": {"speed": 9}}}},
+            "",
+            "session.audio.output.speed",
+        ),
+        (UPDATE, {"session": heard_by(format={"type": "audio/pcmu"})}, "", f"{HEARD}.format.type"),
+        (UPDATE, {"session": heard_by(formats=1)}, UNKNOWN, f"{HEARD}.formats"),
+        (
+            UPDATE,
+            {"session": heard_by(turn_detection=IDLE)},
+            "",
+            f"{HEARD}.{TURNS}.idle_timeout_ms",
+        ),
+        (
+            UPDATE,
+            {"session": heard_by(turn_detection=MIXED)},
+            UNKNOWN,
+            f"{HEARD}.{TURNS}.eagerness",
+        ),
         (UPDATE, {"session": {"instructions": "x" * 5000}}, "", "session.instructions"),
+        (UPDATE, {"sesion": {}}, UNKNOWN, "sesion"),
+        ("transcription_session.update", {}, "", "type"),
         (UPDATE, {}, "", "session"),
         ("input_audio_buffer.append", {"audio": "!"}, "", "audio"),
         ("input_audio_buffer.append", {"audio": 5}, "", "audio"),
         ("input_audio_buffer.commit", {}, "input_audio_buffer_commit_empty", None),
         ("response.cancel", {}, "response_cancel_not_active", None),
-        ("response.create", {"response": {"conversation": "none"}}, "", "response.conversation"),
-        ("response.create", {"response": {"metadata": {"a": 1}}}, "", "response.metadata"),
+        (CREATE, {"response": {"conversation": "none"}}, NOT, "response.conversation"),
+        (CREATE, {"response": {"input": []}}, NOT, "response.input"),
+        (CREATE, {"response": {"tools": [{}]}}, NOT, "response.tools"),
+        (CREATE, {"response": {"truncation": "auto"}}, UNKNOWN, "response.truncation"),
+        (CREATE, {"response": heard_by()}, UNKNOWN, "response.audio.input"),
+        (CREATE, {"response": {"max_output_tokens": 0}}, "", "response.max_output_tokens"),
+        (CREATE, {"response": {"metadata": {"a": 1}}}, "", "response.metadata"),
         (f"{ITEM}.truncate", {"item_id": "x"}, "item_truncate_invalid_item_id", "item_id"),
         (f"{ITEM}.retrieve", {"item_id": "x"}, "item_retrieve_invalid_item_id", "item_id"),
         (f"{ITEM}.delete", {"item_id": "x"}, "item_delete_invalid_item_id", "item_id"),
         (f"{ITEM}.create", {"item": {"type": "function_call_output"}}, "", "item.type"),
         (f"{ITEM}.create", {"item": NO_WORDS}, "", "item.content"),
+        (f"{ITEM}.create", {"item": {**NO_WORDS, "name": "x"}}, UNKNOWN, "item.name"),
+        (f"{ITEM}.create", {"item": {"type": "message", "content": []}}, "", "item.role"),
+        (f"{ITEM}.create", {"item": {**NO_WORDS, "content": SOUND}}, "", "item.content"),
+        (f"{ITEM}.create", {"item": {**NO_WORDS, "content": WRONG}}, "", "item.content"),
         ("nothing.known", {}, "", "type"),
         ("output_audio_buffer.clear", {}, "", "type"),
     ],
@@ -723,9 +844,9 @@ def act(client: Client, action: str) -> None:
                 "conversation.item.truncate", item_id=latest, content_index=0, audio_end_ms=30
             )
         case "manual":
-            client.send("session.update", session={"turn_detection": None})
+            client.send("session.update", session=PUSH_TO_TALK)
         case "detected":
-            client.send("session.update", session={"turn_detection": {"type": "server_vad"}})
+            client.send("session.update", session=DETECTED)
         case _:
             client.settled()
 

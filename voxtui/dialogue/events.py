@@ -77,6 +77,9 @@ class TurnStarted:
     timestamps: Timestamps = field(compare=False)
     replaces: int | None = None
     """the turn whose place this one takes in the history"""
+    at: float = field(default=0.0, compare=False)
+    """the key's press, or the capture time of the frame that completed the detected speech; 0 for a
+    text"""
 
 
 class Caption(msgspec.Struct, frozen=True):

@@ -145,7 +145,9 @@ def build_app(
             Route(CALLS_PATH, calls, methods=["POST"]),
             Route(f"{CALLS_PATH}/{{call_id}}/hangup", calls.hang_up, methods=["POST"]),
             Route(
-                "/v1/realtime/client_secrets", ClientSecrets(client_keys, default), methods=["POST"]
+                "/v1/realtime/client_secrets",
+                ClientSecrets(client_keys, default, config.vad),
+                methods=["POST"],
             ),
             WebSocketRoute(
                 "/v1/audio/transcriptions/realtime", DictationEndpoint(pool, config.vad, metrics)

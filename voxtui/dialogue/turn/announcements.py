@@ -32,7 +32,9 @@ class Announcer:
             case RingsIn(seconds):
                 self._stopped = seconds is None
                 speaker = self._dialogue.components.devices.speaker
-                if speaker is not None and not (self._dialogue.components.muted and seconds is not None):
+                if speaker is not None and not (
+                    self._dialogue.components.muted and seconds is not None
+                ):
                     speaker.chime(None if seconds is None else time.monotonic() + seconds)
             case Reminded(sentence):
                 self._dialogue.inbox.post(Ring(sentence))

@@ -153,7 +153,7 @@ class TurnTaking:
             return
         self._turn = turn
         turn.options = self.clock.with_time(self._options, self._dialogue.history.past)
-        self._dialogue.emit(TurnStarted(handle.number, source, handle.timestamps))
+        self._dialogue.emit(TurnStarted(handle.number, source, handle.timestamps, at=at))
         self._dialogue.enter(State.LISTENING)
         preroll = self._dialogue.listener.begin(source, at, hands_free)
         recording = self._dialogue.listener.recording

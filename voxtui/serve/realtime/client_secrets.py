@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from voxtui.serve.access import ClientKeys
     from voxtui.serve.realtime.session_settings import Settings
+    from voxtui.settings.schema import VadConfig
 
 MOST_BYTES = 256 * 1024
 
@@ -37,9 +38,11 @@ class _Request(msgspec.Struct):
 
 
 class ClientSecrets:
-    """An endpoint. `default`: the session of a client that sets nothing."""
+    """An endpoint. `default`: the session of a client that sets nothing, which detects speech as
+    `vad` says."""
 
-    def __init__(self, keys: ClientKeys[Settings], default: Settings) -> None:
+    def __init__(self, keys: ClientKeys[Settings], default: Settings, vad: VadConfig) -> None:
+        self._vad = vad
         self._keys = keys
         self._default = default
 
@@ -65,11 +68,5 @@ class ClientSecrets:
         seconds = request.expires_after.seconds
         self._keys.add(value, seconds, settings)
         expires_at = int(time.time()) + seconds
-        transcribes = settings.type == "transcription"
-        shown = {
-            "id": new_id("sess"),
-            "object": f"realtime.{'transcription_' * transcribes}session",
-            "expires_at": expires_at,
-            **settings.as_json(),
-        }
+        shown = settings.as_json(new_id("sess"), expires_at, self._vad)
         return {"value": value, "expires_at": expires_at, "session": shown}

@@ -32,11 +32,8 @@ class InputBuffer:
     def __init__(self, engine: Engine, longest: float, rate: int, live: bool) -> None:
         self._engine = engine
         self._longest = longest
-        self._rate = rate
         self._live = live
         self._line = Frames(rate)
-        self._arrived = 0
-        """the samples that have arrived"""
         self._begun = not live
         self._frames: list[Frame] = []
         self._pushed = 0
@@ -56,14 +53,12 @@ class InputBuffer:
         """Return the present, or the end of the sound if that is later (monotonic seconds)."""
         return self._line.now
 
-    @property
-    def arrived_ms(self) -> int:
-        """Return how much has arrived in this session."""
-        return self._arrived * 1000 // self._rate
+    def position_ms(self, captured_at: float) -> int:
+        """Return how much sound was sent in this session up to a capture time."""
+        return self._line.position_ms(captured_at)
 
     def feed(self, samples: Samples) -> list[Frame]:
         """Return the frames that `samples` complete."""
-        self._arrived += len(samples)
         return list(self._line.feed(samples))
 
     def add(self, frames: list[Frame]) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
-from voxtui.serve.realtime.session_settings import Json, Settings, invalid
+from voxtui.serve.realtime.session_settings import Json, Settings, invalid, invalid_field
 from voxtui.serve.realtime.wire_audio import Sound
 from voxtui.storage.turn_metrics import stages
 
@@ -29,16 +29,12 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(10)}"
 
 
-class _Event(msgspec.Struct, frozen=True, tag_field="type"):
+class _Event(msgspec.Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
     event_id: str | None = None
 
 
 class SessionUpdate(_Event, frozen=True, tag="session.update"):
     session: Any = None
-
-
-class BetaTranscriptionUpdate(_Event, frozen=True, tag="transcription_session.update"):
-    session: dict[str, Any] = {}
 
 
 class Append(_Event, frozen=True, tag="input_audio_buffer.append"):
@@ -86,7 +82,6 @@ class ClearOutput(_Event, frozen=True, tag="output_audio_buffer.clear"):
 
 ClientEvent: TypeAlias = (
     SessionUpdate
-    | BetaTranscriptionUpdate
     | Append
     | Commit
     | Clear
@@ -111,8 +106,8 @@ def parse(message: str | bytes) -> ClientEvent:
     try:
         return _decoder.decode(message)
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$.")
-        refusal = invalid(f"{what}.", where.rstrip("`") or "type")
+        refusal = invalid_field(error, "")
+        refusal.error["param"] = refusal.error["param"] or "type"
     except (msgspec.DecodeError, UnicodeDecodeError):
         refusal = invalid("The message is not JSON.", code="invalid_json")
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
@@ -122,6 +117,14 @@ def parse(message: str | bytes) -> ClientEvent:
 
 
 Role: TypeAlias = Literal["user", "assistant", "system"]
+
+
+PARTS: dict[Role, tuple[str, ...]] = {
+    "user": ("input_text",),
+    "system": ("input_text",),
+    "assistant": ("output_text", "output_audio"),
+}
+"""What a message may hold"""
 
 
 @dataclass(slots=True, eq=False)
@@ -157,35 +160,43 @@ class Item:
         }
 
 
-class _Part(msgspec.Struct):
+class _Part(msgspec.Struct, forbid_unknown_fields=True):
     type: str
     text: str | None = None
     transcript: str | None = None
+    audio: str | None = None
+    image_url: str | None = None
+    detail: str | None = None
 
 
-class _ClientItem(msgspec.Struct):
+class _Kind(msgspec.Struct):
+    type: str = "message"
+
+
+class _ClientItem(msgspec.Struct, forbid_unknown_fields=True):
     type: str
     role: Role | None = None
     content: list[_Part] = []
     id: str | None = None
+    object: Literal["realtime.item"] = "realtime.item"
+    status: Literal["completed", "incomplete", "in_progress"] = "completed"
 
 
 def item_of(given: object) -> Item:
     """Return the text item that a client wants to add. Raises HttpError."""
+    kind = _converted(given, _Kind, "item").type
+    if kind != "message":
+        raise invalid(f"An item {kind!r} is not supported: tools are not.", "item.type")
     item = _converted(given, _ClientItem, "item")
-    if item.type != "message" or item.role is None:
-        raise invalid(
-            f"Messages with a role are taken, {item.type!r} is not: tools are never called here.",
-            "item.type",
-        )
+    if item.role is None:
+        raise invalid("A message needs a role.", "item.role")
     texts: list[str] = []
     for part in item.content:
-        words = part.text if part.text is not None else part.transcript
-        if part.type == "input_audio":
-            raise invalid("Sound comes by input_audio_buffer.append.", "item.content")
-        if words is None or part.type == "input_image":
-            raise invalid("The content may be text only.", "item.content")
-        texts.append(words)
+        if part.type in ("input_image", "input_audio"):
+            raise invalid(f"{part.type} is not supported in an item.", "item.content")
+        if part.type not in PARTS[item.role]:
+            raise invalid(f"The role {item.role} has no {part.type!r}.", "item.content")
+        texts.append(part.text or part.transcript or "")
     if not "".join(texts).strip():
         raise invalid("The item holds no text.", "item.content")
     return Item(item.role, "text", item.id or new_id("item"), "\n".join(texts))
@@ -319,24 +330,33 @@ class _ClientResponse(msgspec.Struct):
     metadata: Annotated[dict[str, str], Meta(max_length=MOST_METADATA)] | None = None
 
 
+OWN_FIELDS = ("conversation", "input", "metadata")
+"""What only `response.create` has"""
+
+OUTSIDE = "Answers outside of the conversation are not supported."
+
+
 def response_of(given: object, settings: Settings, conversation_id: str) -> Response:
     """Return the response that a client asks for. Raises HttpError."""
     if given is None:
         return Response(settings, conversation_id, None)
-    asked = _converted(given, _ClientResponse, "response")
-    if asked.conversation not in (None, "auto") or asked.input:
-        raise invalid(
-            "Answers outside of the conversation are not supported.", "response.conversation"
-        )
-    return Response(settings.for_response(given), conversation_id, asked.metadata)
+    if not isinstance(given, dict):
+        raise invalid("An object is expected.", "response")
+    settings_of_it: Json = dict(given)  # type: ignore[reportUnknownArgumentType]
+    own = {name: settings_of_it.pop(name) for name in OWN_FIELDS if name in settings_of_it}
+    asked = _converted(own, _ClientResponse, "response")
+    if asked.conversation not in (None, "auto"):
+        raise invalid(OUTSIDE, "response.conversation", "not_supported")
+    if asked.input is not None:
+        raise invalid(OUTSIDE, "response.input", "not_supported")
+    return Response(settings.for_response(settings_of_it), conversation_id, asked.metadata)
 
 
 def _converted(given: object, kind: type[T], name: str) -> T:
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        raise invalid(f"{what}.", name + where.rstrip("`").split("[")[0]) from error
+        raise invalid_field(error, name) from error
 
 
 def _details(status: str, turn: Turn, by_client: bool) -> Json:

@@ -34,13 +34,21 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
+from voxtui.dialogue.timestamps import Milestone
 from voxtui.serve.openai_types import SERVER, HttpError, usage
 from voxtui.serve.realtime import protocol
 from voxtui.serve.realtime.conversation_items import Conversation
 from voxtui.serve.realtime.input_buffer import InputBuffer
 from voxtui.serve.realtime.output_buffer import TRACK_RATE, OutputBuffer
 from voxtui.serve.realtime.protocol import CreateResponse, Item, Response, new_id
-from voxtui.serve.realtime.session_settings import RATE, SESSION_SECONDS, Json, Settings, invalid
+from voxtui.serve.realtime.session_settings import (
+    PREROLL_MS,
+    RATE,
+    SESSION_SECONDS,
+    Json,
+    Settings,
+    invalid,
+)
 from voxtui.serve.realtime.wire_audio import Sound
 
 if TYPE_CHECKING:
@@ -144,8 +152,6 @@ class RealtimeSession:
         match event:
             case protocol.SessionUpdate(session=session):
                 self._update(session)
-            case protocol.BetaTranscriptionUpdate(session=session):
-                self._update({**session, "type": "transcription"})
             case protocol.Append(audio=audio):
                 self._append(audio)
             case protocol.Commit():
@@ -192,13 +198,7 @@ class RealtimeSession:
         self._engine.post(UseReplyOptions(options, answers=False, vad=vad))
 
     def _shown(self) -> Json:
-        transcribes = self._settings.type == "transcription"
-        return {
-            "id": self._id,
-            "object": f"realtime.{'transcription_' * transcribes}session",
-            "expires_at": self._expires_at,
-            **self._settings.as_json(),
-        }
+        return self._settings.as_json(self._id, self._expires_at, self._config.vad)
 
     # Sound.
 
@@ -299,6 +299,7 @@ class RealtimeSession:
         response.turn = turn
         self._phase = Answering(response)
         self._emit("response.created", response=response.as_json())
+        self._emit("rate_limits.updated", rate_limits=[])  # there are none, and clients wait for it
 
     def _create_later(self, event: CreateResponse | None) -> None:
         """Create a response now, or after the one in progress. None: there is none to create."""
@@ -363,17 +364,19 @@ class RealtimeSession:
                 self._begun = True
                 self._use_settings()
                 self._emit("session.created", session=self._shown())
-            case TurnStarted(turn, source) if source == MICROPHONE:
+            case TurnStarted(turn, source, at=at) if source == MICROPHONE:
                 if self._input.began(turn):
                     pass
                 elif self._settings.detection is not None:
-                    self._speech_started(Item("user", "audio", turn=turn))
+                    self._speech_started(Item("user", "audio", turn=turn), at)
                 else:  # it was detected just before the client turned that off
                     self._engine.post(Cancel(turn))
-            case Captured(turn):
+            case Captured(turn, utterance):
                 if (item := self._by_turn.get(turn)) is not None:
                     item.captured = True
-                    self._speech_ended(item, spoken=True)
+                    item.seconds = item.seconds or utterance.seconds
+                    silence_ms = self._settings.vad(self._config.vad).end_ms
+                    self._speech_ended(item, utterance.ended_at + silence_ms / 1000, spoken=True)
             case Caption(_, text) if self._settings.x_voxtui:
                 self._emit("x_voxtui.caption", text=text)
             case UserWords(turn, text):
@@ -413,7 +416,7 @@ class RealtimeSession:
         elif response.item is not None and not response.silenced:
             self._output.add(response.id, response.item, piece)
 
-    def _speech_started(self, item: Item) -> None:
+    def _speech_started(self, item: Item, at: float) -> None:
         assert item.turn is not None
         self._by_turn[item.turn] = item
         match self._phase:
@@ -423,14 +426,17 @@ class RealtimeSession:
                 answering.hearing = Hearing(item)
             case Idle():
                 self._phase = Hearing(item)
-        start = max(0, self._input.arrived_ms - self._config.vad.start_ms)
+        start = max(0, self._input.position_ms(at) - self._config.vad.start_ms - PREROLL_MS)
         self._emit("input_audio_buffer.speech_started", item_id=item.id, audio_start_ms=start)
         detection = self._settings.detection
         if detection is not None and detection.interrupt_response:
             self._clear_output()
 
-    def _speech_ended(self, item: Item, spoken: bool) -> None:
-        """End detected speech; `spoken` False: nothing was said. Ignored for push to talk."""
+    def _speech_ended(self, item: Item, at: float, spoken: bool) -> None:
+        """End speech that was detected until `at`. Ignored for push to talk.
+
+        `spoken` False: nothing was said.
+        """
         phase = self._phase
         hearing = phase.hearing if isinstance(phase, Answering) else phase
         if not isinstance(hearing, Hearing) or hearing.item is not item:
@@ -439,12 +445,14 @@ class RealtimeSession:
             phase.hearing = None
         else:
             self._phase = Idle()
-        end = self._input.arrived_ms
+        end = self._input.position_ms(at)
         self._emit("input_audio_buffer.speech_stopped", item_id=item.id, audio_end_ms=end)
         create = hearing.create
         if spoken:
             self._committed(item)
-            if self._settings.answers_speech:
+            # The engine may have taken it for the utterance that an earlier request asks about.
+            answered = isinstance(phase, Answering) and phase.response.turn == item.turn
+            if self._settings.answers_speech and not answered:
                 create = create or CreateResponse()
         self._create_later(create)
 
@@ -452,12 +460,16 @@ class RealtimeSession:
         item.text = text
         if not self._settings.transcribes:
             return
-        kind, outcome = "completed", {"transcript": text, "usage": usage(item.seconds)}
-        if not text:
+        event, place = (
+            "conversation.item.input_audio_transcription",
+            {"item_id": item.id, "content_index": 0},
+        )
+        if text:
+            self._emit(f"{event}.delta", **place, delta=text)
+            self._emit(f"{event}.completed", **place, transcript=text, usage=usage(item.seconds))
+        else:
             error = {"type": "transcription_error", "code": "no_words", "message": why_none}
-            kind, outcome = "failed", {"error": error}
-        kind = f"conversation.item.input_audio_transcription.{kind}"
-        self._emit(kind, item_id=item.id, content_index=0, **outcome)
+            self._emit(f"{event}.failed", **place, error=error)
 
     def _turn_finished(self, turn: Turn) -> None:
         item, phase = self._by_turn.get(turn.number), self._phase
@@ -465,7 +477,8 @@ class RealtimeSession:
             item.captured = True
             if self._input.began(turn.number):
                 self._transcribed(item, "", "No speech was found in this sound.")
-            self._speech_ended(item, spoken=False)
+            ended_at = turn.timestamps.get(Milestone.RELEASED.value, self._input.now)
+            self._speech_ended(item, ended_at, spoken=False)
         elif isinstance(phase, Answering) and phase.response.turn == turn.number:
             self._end_response(phase, turn)
         elif isinstance(phase, Hearing) and phase.item is None:

@@ -1,15 +1,16 @@
-"""The settings of a session: `session.update`, in the shapes of GA and of the beta.
+"""The settings of a session, as `session.update` and `response.create` name them.
 
+Each field is obeyed, is echoed (docs/serve.md says which have no effect), or is refused by name.
 Fields as in https://platform.openai.com/docs/api-reference/realtime (openai 3.54).
 """
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
-from msgspec.structs import asdict
 
 from voxtui.dialogue.protocols import ReplyOptions
 from voxtui.serve.openai_types import HttpError
@@ -26,73 +27,117 @@ SESSION_SECONDS = 3600
 EAGERNESS_MS = {"low": 1200, "medium": 800, "auto": 800, "high": 400}
 """Silence after which `semantic_vad` ends an utterance. Only the silence is judged here."""
 
+PREROLL_MS = 350
+"""Sound that is recorded from before detected speech. `prefix_padding_ms` does not change it."""
+
 Json: TypeAlias = dict[str, Any]
 
+OF_RESPONSE = frozenset({
+    "audio", "instructions", "max_output_tokens", "output_modalities", "parallel_tool_calls",
+    "prompt", "reasoning", "tool_choice", "tools",
+})  # fmt: skip
+"""The fields of `session.update` that `response.create` has too"""
 
-class Format(msgspec.Struct, frozen=True):
+NULLABLE = frozenset(
+    {"turn_detection", "transcription", "noise_reduction", "include", "tracing", "prompt"}
+)
+
+NOT_SUPPORTED = {
+    "tools": "Tools are not supported yet.",
+    "prompt": "Prompt templates are not supported. Send `instructions`.",
+}
+
+
+class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class Format(_Struct, frozen=True):
     type: Literal["audio/pcm"] = "audio/pcm"
     rate: Literal[24000] = 24000
 
 
-class TurnDetection(msgspec.Struct, frozen=True, omit_defaults=False):
-    """The detection of speech. None in its place: the client commits each utterance."""
+class Transcription(_Struct, frozen=True, omit_defaults=True):
+    """Asks for the words of the user. The recogniser that is loaded writes them."""
 
-    type: Literal["server_vad", "semantic_vad"] = "server_vad"
-    threshold: Annotated[float, Meta(gt=0, lt=1)] | None = None
-    prefix_padding_ms: Annotated[int, Meta(ge=0, le=10_000)] | None = None
-    silence_duration_ms: Annotated[int, Meta(ge=64, le=10_000)] | None = None
-    eagerness: Literal["low", "medium", "high", "auto"] | None = None
+    model: str | None = None
+    language: str | None = None
+    languages: list[str] | None = None
+    prompt: str | None = None
+    keywords: list[str] | None = None
+    delay: str | None = None
+
+
+class NoiseReduction(_Struct, frozen=True, omit_defaults=True):
+    type: Literal["near_field", "far_field"] | None = None
+    strength: float | None = None
+
+
+class _Detection(_Struct, frozen=True, tag_field="type"):
     create_response: bool = True
     interrupt_response: bool = True
-    idle_timeout_ms: int | None = None
 
-    def as_json(self) -> Json:
-        return {name: value for name, value in asdict(self).items() if value is not None}
+
+class ServerVad(_Detection, frozen=True, tag="server_vad"):
+    """Ends an utterance after `silence_duration_ms`."""
+
+    threshold: Annotated[float, Meta(gt=0, lt=1)] | None = None
+    prefix_padding_ms: Annotated[int, Meta(ge=0, le=10_000)] = PREROLL_MS
+    silence_duration_ms: Annotated[int, Meta(ge=64, le=10_000)] | None = None
+    idle_timeout_ms: None = None
 
     def vad(self, vad: VadConfig) -> VadConfig:
-        if self.type == "semantic_vad":
-            end_ms: int | None = EAGERNESS_MS[self.eagerness or "auto"]
-        else:
-            end_ms = self.silence_duration_ms
         return msgspec.structs.replace(
             vad, hands_free=True, listen_while_speaking=False,
-            threshold=self.threshold or vad.threshold, end_ms=end_ms or vad.end_ms,
+            threshold=self.threshold or vad.threshold,
+            end_ms=self.silence_duration_ms or vad.end_ms,
         )  # fmt: skip
 
 
-class AudioInput(msgspec.Struct, frozen=True):
+class SemanticVad(_Detection, frozen=True, tag="semantic_vad"):
+    """Ends an utterance by its silence too: the words are not judged."""
+
+    eagerness: Literal["low", "medium", "high", "auto"] = "auto"
+
+    def vad(self, vad: VadConfig) -> VadConfig:
+        return msgspec.structs.replace(
+            vad, hands_free=True, listen_while_speaking=False, end_ms=EAGERNESS_MS[self.eagerness]
+        )
+
+
+class AudioInput(_Struct, frozen=True):
     format: Format = Format()
-    transcription: Json | None = None
-    noise_reduction: Json | None = None
-    turn_detection: TurnDetection | None = TurnDetection()
+    transcription: Transcription | None = None
+    noise_reduction: NoiseReduction | None = None
+    turn_detection: ServerVad | SemanticVad | None = ServerVad()
 
 
-class AudioOutput(msgspec.Struct, frozen=True):
+class AudioOutput(_Struct, frozen=True):
     voice: str | Json
     format: Format = Format()
     speed: Annotated[float, Meta(ge=0.25, le=1.5)] = 1.0
 
 
-class Audio(msgspec.Struct, frozen=True):
+class Audio(_Struct, frozen=True):
     input: AudioInput
     output: AudioOutput
 
 
-class Settings(msgspec.Struct, frozen=True):
-    """The session in force. Fields that change nothing here are echoed."""
+class Settings(_Struct, frozen=True):
+    """The session in force."""
 
     model: str
     audio: Audio
     instructions: Annotated[str, Meta(max_length=LONGEST_INSTRUCTIONS)] = ""
     type: Literal["realtime", "transcription"] = "realtime"
     output_modalities: Annotated[
-        list[Literal["audio", "text"]], Meta(min_length=1, max_length=2)
+        list[Literal["audio", "text"]], Meta(min_length=1, max_length=1)
     ] = msgspec.field(default_factory=lambda: ["audio"])  # type: ignore[assignment]
     max_output_tokens: Annotated[int, Meta(ge=1, le=4096)] | Literal["inf"] = "inf"
-    tools: list[Json] = msgspec.field(default_factory=list[Json])
-    tool_choice: str | Json = "auto"
-    include: list[str] | None = None
-    prompt: Json | None = None
+    tools: Annotated[list[Json], Meta(max_length=0)] = msgspec.field(default_factory=list[Json])
+    tool_choice: Literal["auto", "none"] = "auto"
+    prompt: None = None
+    include: list[Literal["item.input_audio_transcription.logprobs"]] | None = None
     tracing: str | Json | None = None
     truncation: str | Json | None = None
     parallel_tool_calls: bool | None = None
@@ -100,45 +145,49 @@ class Settings(msgspec.Struct, frozen=True):
     x_voxtui: bool | None = None
     """the client also wants what OpenAI does not send: captions, and the stages of each answer"""
 
-    def as_json(self) -> Json:
-        """Return the session as the client sees it."""
-        detection = self.detection
+    def as_json(self, session_id: str, expires_at: int, vad: VadConfig) -> Json:
+        """Return the session as the client sees it. `vad`: how speech is detected by default."""
         whole: Json = msgspec.to_builtins(self)
-        whole["audio"]["input"]["turn_detection"] = detection and detection.as_json()
+        if isinstance(self.detection, ServerVad):
+            in_force = self.detection.vad(vad)
+            detection: Json = whole["audio"]["input"]["turn_detection"]
+            detection["threshold"] = in_force.threshold
+            detection["silence_duration_ms"] = in_force.end_ms
+        kind = "realtime.session"
         if self.type == "transcription":
-            whole = {
-                "type": "transcription",
-                "audio": {"input": whole["audio"]["input"]},
-                "include": self.include,
-            }
+            kind = "realtime.transcription_session"
+            heard = {"input": whole["audio"]["input"]}
+            whole = {"type": self.type, "audio": heard, "include": self.include}
         optional = ("truncation", "parallel_tool_calls", "reasoning", "x_voxtui")
-        return {k: v for k, v in whole.items() if v is not None or k not in optional}
+        shown = {k: v for k, v in whole.items() if v is not None or k not in optional}
+        return {"id": session_id, "object": kind, "expires_at": expires_at, **shown}
 
     def updated(self, session: object) -> Settings:
         """Return the settings after `session.update`. Omitted fields stay. Raises HttpError."""
-        return self._checked(_merged(msgspec.to_builtins(self), _as_ga(_object(session))))
+        return self._checked(_object(session, "session"), "session")
 
-    def for_response(self, response: object) -> Settings:
+    def for_response(self, response: Json) -> Settings:
         """Return the settings of one response. Raises HttpError."""
-        asked = _as_ga(_object(response))
-        for name in ("conversation", "input", "metadata"):
-            asked.pop(name, None)
-        return self._checked(_merged(msgspec.to_builtins(self), asked))
+        for name in response:
+            if name not in OF_RESPONSE:
+                raise unknown(f"response.{name}")
+        if "input" in _object(response.get("audio") or {}, "response.audio"):
+            raise unknown("response.audio.input")
+        return self._checked(response, "response")
 
-    def _checked(self, fields: Json) -> Settings:
+    def _checked(self, changes: Json, param: str) -> Settings:
+        for name, reason in NOT_SUPPORTED.items():
+            if changes.get(name):
+                raise invalid(reason, f"{param}.{name}", "not_supported")
+        if changes.get("tool_choice") not in (None, "auto", "none"):
+            raise invalid(NOT_SUPPORTED["tools"], f"{param}.tool_choice", "not_supported")
         try:
-            settings = msgspec.convert(fields, Settings)
+            return msgspec.convert(_merged(msgspec.to_builtins(self), changes), Settings)
         except msgspec.ValidationError as error:
-            what, _, where = str(error).partition(" - at `$")
-            param = f"session{where.rstrip('`')}" if where else None
-            raise invalid(f"{what}.", param) from error
-        choice = settings.tool_choice
-        if choice == "required" or isinstance(choice, dict):
-            raise invalid("Tools are never called here, so none can be required.", "tool_choice")
-        return settings
+            raise invalid_field(error, param) from error
 
     @property
-    def detection(self) -> TurnDetection | None:
+    def detection(self) -> ServerVad | SemanticVad | None:
         return self.audio.input.turn_detection
 
     @property
@@ -184,63 +233,32 @@ def invalid(message: str, param: str | None = None, code: str = "invalid_value")
     return HttpError(400, message, param=param, code=code)
 
 
-def _object(value: object) -> Json:
+def unknown(param: str) -> HttpError:
+    return invalid(f"There is no field {param!r}.", param, "unknown_parameter")
+
+
+def invalid_field(error: msgspec.ValidationError, param: str) -> HttpError:
+    """Return the refusal of a value within `param`, by the name of its field."""
+    what, _, where = str(error).partition(" - at `$")
+    place = param + where.rstrip("`").replace("[...]", "")
+    if field := re.search(r"unknown field `(.*)`", what):
+        return unknown(f"{place}.{field[1]}".lstrip("."))
+    return invalid(f"{what}.", place.lstrip(".") or None)
+
+
+def _object(value: object, param: str) -> Json:
     if not isinstance(value, dict):
-        raise invalid("An object is expected.", "session")
+        raise invalid("An object is expected.", param)
     return dict(value)  # type: ignore[reportUnknownArgumentType]
 
 
 def _merged(old: Json, new: Json) -> Json:
-    """Return `old` with the fields of `new`; what says how to detect turns is replaced whole."""
+    """Return `old` with the fields of `new`. Only `audio` is merged more deeply."""
     merged = dict(old)
     for name, value in new.items():
         before = merged.get(name)
-        deeper = name in ("audio", "input", "output") and isinstance(before, dict)
-        if deeper and isinstance(value, dict):
-            merged[name] = _merged(before, value)  # type: ignore[reportUnknownArgumentType]
-        elif value is not None or name in ("turn_detection", "transcription", "noise_reduction"):
+        if name in ("audio", "input", "output") and isinstance(value, dict):
+            merged[name] = _merged(before or {}, value)  # type: ignore[reportUnknownArgumentType]
+        elif value is not None or name in NULLABLE:
             merged[name] = value
-        elif name in ("include", "prompt", "tracing"):
-            merged[name] = None
     return merged
-
-
-BETA_INPUT = {
-    "input_audio_transcription": "transcription",
-    "input_audio_noise_reduction": "noise_reduction",
-    "turn_detection": "turn_detection",
-}
-
-BETA_FORMATS = {"pcm16": "audio/pcm", "g711_ulaw": "audio/pcmu", "g711_alaw": "audio/pcma"}
-
-
-def _as_ga(session: Json) -> Json:
-    """Return a session without the flat names of the beta."""
-    audio: Json = dict(session.pop("audio", None) or {})
-    heard: Json = dict(audio.get("input") or {})
-    spoken: Json = dict(audio.get("output") or {})
-    for beta, name in BETA_INPUT.items():
-        if beta in session:
-            heard[name] = session.pop(beta)
-    for beta, side in (("input_audio_format", heard), ("output_audio_format", spoken)):
-        if (format_name := session.pop(beta, None)) is not None:
-            side["format"] = {"type": BETA_FORMATS.get(str(format_name), format_name)}
-    for name in ("voice", "speed"):
-        if name in session:
-            spoken[name] = session.pop(name)
-    for beta, name in (
-        ("modalities", "output_modalities"), ("max_response_output_tokens", "max_output_tokens")
-    ):  # fmt: skip
-        if beta in session:
-            session[name] = session.pop(beta)
-    for side in (heard, spoken):
-        if isinstance(side.get("format"), dict):
-            kind = side["format"].get("type", "audio/pcm")
-            if kind != "audio/pcm":
-                raise invalid(f"The format {kind!r} is not supported: audio/pcm.", "audio.format")
-        elif "format" in side:
-            side.pop("format")
-    modalities = session.get("output_modalities")
-    if isinstance(modalities, list) and "audio" in modalities:
-        session["output_modalities"] = ["audio"]  # GA: sound brings its transcript
-    return {**session, "audio": {"input": heard, "output": spoken}}

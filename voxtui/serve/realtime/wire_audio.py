@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,6 +25,9 @@ MOST_WAITING = 4 * 2**20
 
 POLL_SECONDS = 0.02
 
+MOST_PLACES = 8000
+"""Messages of sound whose time is known, some minutes of them."""
+
 
 class Frames:
     """Turns sound of `rate` Hz into frames with their capture times.
@@ -37,12 +42,27 @@ class Frames:
         self._rate = rate
         self._ended_at = 0.0
         """capture time of the latest frame"""
+        self._arrived = 0
+        """samples in all"""
+        self._places: deque[tuple[float, float]] = deque(maxlen=MOST_PLACES)
+        """capture times, and seconds of the sound sent up to each"""
         self.reset()
 
     @property
     def now(self) -> float:
         """The present, or the end of the sound if that is later."""
         return max(time.monotonic(), self._ended_at)
+
+    def position_ms(self, captured_at: float) -> int:
+        """Return how much sound was sent up to a capture time."""
+        sent = self._arrived / self._rate
+        if self._places:
+            after = bisect(self._places, (captured_at, sent))
+            since, place = self._places[max(0, after - 1)]
+            if after < len(self._places):
+                sent = self._places[after][1]
+            sent = min(sent, place + captured_at - since)
+        return max(0, round(sent * 1000))
 
     def reset(self) -> None:
         """Drop what is not a whole frame yet."""
@@ -51,10 +71,12 @@ class Frames:
 
     def feed(self, samples: Samples) -> Iterator[Frame]:
         """Yield the frames that `samples` complete."""
+        self._arrived += len(samples)
         self._rest = np.concatenate([self._rest, self._resampler.process(samples)])
         count = len(self._rest) // FRAME_SAMPLES
-        began_at = time.monotonic() - count * FRAME_SECONDS
-        self._ended_at = max(self._ended_at, began_at)
+        self._ended_at = max(self._ended_at, time.monotonic() - count * FRAME_SECONDS)
+        sent = self._arrived / self._rate - len(self._rest) / SAMPLE_RATE
+        self._places.append((self._ended_at, sent))
         for number in range(count):
             yield self._frame(self._rest[number * FRAME_SAMPLES : (number + 1) * FRAME_SAMPLES])
         self._rest = self._rest[count * FRAME_SAMPLES :]
