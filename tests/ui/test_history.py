@@ -67,6 +67,7 @@ async def test_enter_goes_on_with_a_conversation_and_the_engine_reads_it(home) -
         assert "Vox  Answer to The older one" in s.text
         name, past = s.engine.calls[-1]
         assert name == "new_conversation"
+        assert isinstance(past, tuple)
         assert [turn.user_text for turn in past] == ["The older one"]
 
 
@@ -161,4 +162,7 @@ async def test_the_file_of_a_newer_voxtui_is_one_sentence(home) -> None:
     database.close()
     async with writing(config=KEEPS) as s:
         await opened(s)
+        await until(s, lambda: "a newer voxtui wrote it" in lines(s)[0])
+        await s.pilot.resize_terminal(100, 30)
+        await s.settle()
         assert "a newer voxtui wrote it" in lines(s)[0]

@@ -63,6 +63,8 @@ class HistoryScreen(ModalScreen[int | None]):
         self._list = OptionList(markup=False, compact=True)
         self._keys = Static(markup=False)
         self._found: list[Summary] = []
+        self._instead = ""
+        """what stands in an empty list"""
         self._deleted: list[Summary] = []
         """those that can be restored, the last one first"""
         self._renamed: Summary | None = None
@@ -112,10 +114,12 @@ class HistoryScreen(ModalScreen[int | None]):
         found = await in_thread(lambda: self._newest(words))
         if isinstance(found, InputError):
             self._found = []
-            self._draw(str(found))
+            self._instead = str(found)
+            self._draw()
             return
         self._found = found
-        self._draw(NO_MATCH if words.strip() else self._nothing, keep)
+        self._instead = NO_MATCH if words.strip() else self._nothing
+        self._draw(keep)
 
     def _newest(self, words: str) -> list[Summary] | InputError:
         try:
@@ -123,12 +127,12 @@ class HistoryScreen(ModalScreen[int | None]):
         except InputError as error:
             return error
 
-    def _draw(self, instead: str = "", highlighted: int | None = None) -> None:
+    def _draw(self, highlighted: int | None = None) -> None:
         if highlighted is None:
             highlighted = self._list.highlighted or 0
         self._list.clear_options()
         if not self._found:
-            self._list.add_option(Option(instead or self._nothing, disabled=True))
+            self._list.add_option(Option(self._instead, disabled=True))
             return
         width = self._list.scrollable_content_region.width - 2
         now = datetime.now()
