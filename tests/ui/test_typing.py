@@ -193,7 +193,7 @@ async def test_a_command_is_completed_as_it_is_typed():
 async def test_a_slash_shows_the_most_used_commands_also_in_80_columns():
     async with screen((80, 24)) as s:
         await s.type("/")
-        assert "/save  /new  /undo  /again  /edit [TEXT]" in s.text
+        assert "/save  /new  /undo  /history [WORDS]" in s.text
 
 
 async def test_an_unknown_command_names_the_nearest_and_can_be_mended():

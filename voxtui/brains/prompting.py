@@ -52,12 +52,6 @@ EXAMPLES = (
         "water. Around noon, spread a blanket and eat without hurry. Afterwards, play cards or a "
         "ball game.",
     ),
-    ("Tell me a joke.", "Why did the scarecrow win a prize? He was outstanding in his field."),
-    ("Which is nicer, summer or winter?", "Summer, I think."),
-    ("Why?", "Because the evenings are long and light."),
-    ("The moon is bigger than the earth, right?", "No, the moon is smaller than the earth."),
-    ("I need to be there early.", "Then you should leave in good time."),
-    ("Sorry, I meant the other one.", "All right, the other one."),
     (
         "Please switch the lamp on. Sorry, I meant the radio.",
         "I can't switch the radio on. I can only talk with you.",

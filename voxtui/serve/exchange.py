@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import ABC, abstractmethod
+from asyncio import CancelledError
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -119,6 +120,8 @@ class Endpoint(ABC):
             await self._refuse(exchange, refusal)
         except Disconnected:
             self.metrics.answered(self.name, 499)
+        except CancelledError:  # the server stops, and its time for this request is over
+            await self._refuse(exchange, HttpError(503, "The server stops.", kind=SERVER))
         except OSError as error:
             why = error.strerror or str(error)
             message = f"The server cannot store the sound: {why}. Try again later."

@@ -334,7 +334,7 @@ def test_neither_a_folder_nor_a_thread_is_left(
 def test_no_example_is_told_as_a_fact_of_the_user() -> None:
     from benchmarks.fishing import TERMINAL, build, told, unknown
 
-    brain = build("qwen2.5-coder-1.5b", TERMINAL)
+    brain = build("qwen2.5-coder-1.5b")
     try:
         fished = list(unknown(brain, TERMINAL))
         assert len(fished) == 40

@@ -295,7 +295,7 @@ class RemoteEndpoint:
                 where = self._v1_hint if self.may_lack_v1 else f"Check {self._setting}."
                 hint = self.model_list if self._models else where
             case 413:
-                what, hint = f"HttpRequest too large for {self.host} {code}", SEND_LESS
+                what, hint = f"Request too large for {self.host} {code}", SEND_LESS
             case 429:
                 what = f"{self.host}: rate limit exceeded {code}"
                 seconds = answer.retry_after

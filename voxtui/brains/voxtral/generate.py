@@ -139,7 +139,8 @@ class ReplyGenerator:
     ) -> Generator[int | None, None, None]:
         """Yield the tokens of the reply to `prompt`, at most `most`; None between earlier stages.
 
-        Sets `encoded_at` and `prefilled_at` with the first token. Raises NotNumbers and PromptTooLong.
+        Sets `encoded_at` and `prefilled_at` with the first token. Raises NotNumbers,
+        PromptTooLong.
         """
         yield from self._encode(clips)
         self.encoded_at = time.monotonic()
