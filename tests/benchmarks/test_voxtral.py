@@ -50,7 +50,7 @@ def test_the_commands_for_a_gpu_need_torch_transformers_numpy_and_pytest_only():
         "import sys; sys.modules.update(dict.fromkeys(sys.argv[1:]))\n"
         "import benchmarks.voxtral.__main__, tests.brains.voxtral.test_gpu\n"
         "from voxtui.brains.voxtral import fast_path\n"
-        "fast_path.keep_compiled_kernels()"
+        "fast_path.set_kernel_cache()"
     )
     subprocess.run(
         [sys.executable, "-c", code, *absent()],

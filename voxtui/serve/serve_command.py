@@ -63,7 +63,8 @@ def run(
     def note(sentence: str) -> None:
         click.echo(sentence, err=True)
 
-    check_memory(config, note)
+    if load is None:  # other models than ours take what they take
+        check_memory(config, note)
     cert, private_key = _tls_files(config.serve)
     with bound(config.serve) as listener:  # before the models load: the port may be in use
         note("Loading the models.")

@@ -75,7 +75,7 @@ class Pool:
         self.has_brains = all(parts.brain is not None for parts in sets)
         self._hand_over_s = hand_over_s
         self._queue_s = queue_s
-        self._most = most_requests
+        self._most = max(most_requests, 4 * len(sets))  # one client may use every set
         self._free = list(sets)
         self._waiting: dict[object, deque[asyncio.Future[ModelSet]]] = {}
         """the waiting requests by client; the client that is served next comes first"""
