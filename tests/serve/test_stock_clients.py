@@ -29,7 +29,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def client():
     with (
-        serving(sets=4, token="secret", recognise=lambda samples, cancelled: "What is it?") as server,
+        serving(
+            sets=4, token="secret", recognise=lambda samples, cancelled: "What is it?"
+        ) as server,
         OpenAI(base_url=f"{server.url}/v1", api_key="secret", max_retries=0) as client,
     ):
         yield client
