@@ -26,12 +26,12 @@ from tests.fakes import FakeMicrophone, LoudIsSpeech, ScriptedBrain
 from tests.ui.pseudo_terminal import PseudoTerminal
 from tests.virtual_audio import RATE, SPEAKER, VirtualAudio
 from voxtui.audio.speaker import SounddeviceSpeaker
-from voxtui.commands.native_stderr import native_stderr_in
 from voxtui.dialogue.data import AUDIBLE, SpeechChunk
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.protocols import Progress
 from voxtui.settings.schema import Config
 from voxtui.storage.turn_metrics import percentile
+from voxtui.terminal.native_stderr import native_stderr_in
 from voxtui.ui.app import VoxtuiApp
 
 DOWN, UP, SAMPLE = "\x1b[32;1:1;32u", "\x1b[32;1:3u", "1"

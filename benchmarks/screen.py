@@ -35,7 +35,6 @@ from typing import Any
 
 from tests.fakes import ScriptedEngine
 from voxtui.bench.machine import machine
-from voxtui.commands.native_stderr import native_stderr_in
 from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.events import (
     Caption,
@@ -49,6 +48,7 @@ from voxtui.dialogue.prefetch import SWITCH_SECONDS
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.settings.schema import Config, UiConfig
 from voxtui.storage.turn_metrics import percentile
+from voxtui.terminal.native_stderr import native_stderr_in
 from voxtui.ui.app import VoxtuiApp
 from voxtui.wiring import build_engine, clip_opener, sample_clips
 

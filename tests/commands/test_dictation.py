@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.fakes import LoudIsSpeech, frames
-from voxtui.commands.dictation import Dictation
+from voxtui.commands.dictation.dictation import Dictation
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.recording import TRAIL_SAMPLES
 from voxtui.errors import DeviceError, ForeignSpeech

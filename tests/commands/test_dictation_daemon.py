@@ -10,8 +10,13 @@ import pytest
 from tests.commands.test_dictation import PatternMicrophone, seconds
 from tests.deadline import SECONDS
 from tests.fakes import LoudIsSpeech
-from voxtui.commands import dictation_daemon
-from voxtui.commands.dictation_daemon import fingerprint, give_order, runtime_folder, serve
+from voxtui.commands.dictation import dictation_daemon
+from voxtui.commands.dictation.dictation_daemon import (
+    fingerprint,
+    give_order,
+    runtime_folder,
+    serve,
+)
 from voxtui.errors import DeviceError, InputError
 from voxtui.settings.schema import AudioConfig, Config, DictateConfig
 from voxtui.wiring import SpeechToText

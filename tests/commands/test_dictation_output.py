@@ -5,7 +5,7 @@ import pty
 
 import pytest
 
-from voxtui.commands.dictation_output import deliver, replace_words, run_hook
+from voxtui.commands.dictation.dictation_output import deliver, replace_words, run_hook
 from voxtui.errors import ConfigError, InputError
 
 SESSIONS = ("DISPLAY", "WAYLAND_DISPLAY", "TMUX")

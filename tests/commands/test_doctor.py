@@ -9,7 +9,7 @@ from tests.commands.sound_devices import CRASHED, MICROPHONE, SPEAKER
 from tests.fakes import FakeMicrophone
 from voxtui.audio.portaudio import Probe
 from voxtui.brains.voxtral.cuda_errors import Marker
-from voxtui.commands import doctor
+from voxtui.commands.doctor import doctor
 from voxtui.errors import ModelError
 from voxtui.models.cuda import Gpu
 from voxtui.settings.schema import (

@@ -6,7 +6,7 @@ import pytest
 from tests.audio.test_loopback_delay import Cable
 from tests.fakes import FakeMicrophone
 from voxtui.audio import loopback_delay
-from voxtui.commands.loopback import measure_offset
+from voxtui.commands.doctor.loopback import measure_offset
 from voxtui.storage.device_offset import offset_in
 
 

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from voxtui.commands.native_stderr import lenient_writer, native_stderr_in
+from voxtui.terminal.native_stderr import lenient_writer, native_stderr_in
 
 SCRIPT = """
 import ctypes, os, pathlib, sys
-from voxtui.commands.native_stderr import native_stderr_in
+from voxtui.terminal.native_stderr import native_stderr_in
 with native_stderr_in(pathlib.Path(sys.argv[1])):
     os.write(2, b"native one\\n")
     ctypes.CDLL(None).perror(b"native two")

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import voxtui.cli
 from tests.openai_server import event, returns, sends, serving
 from voxtui.audio.portaudio import Probe
-from voxtui.commands import doctor
+from voxtui.commands.doctor import doctor
 from voxtui.storage.metrics_log import metrics_folder, read
 
 REPOSITORY = Path(__file__).parents[2]

@@ -12,10 +12,10 @@ import voxtui.cli
 from tests.deadline import SECONDS
 from tests.fakes import BeepVoice, FakeSpeaker
 from voxtui.commands.say import read_aloud
-from voxtui.commands.text_input import clipboard_text, open_text
 from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.speech.speech import VoiceWorker
 from voxtui.errors import InputError, ModelError, UnspokenLanguage
+from voxtui.terminal.text_input import clipboard_text, open_text
 
 
 @pytest.fixture
@@ -173,5 +173,5 @@ def test_a_clipboard_that_cannot_be_read_is_an_error(monkeypatch, programs):
 
 def test_text_is_decoded_across_pieces(tmp_path, monkeypatch):
     (tmp_path / "text").write_text("\ufeffé€😀" * 3, "utf-8")
-    monkeypatch.setattr("voxtui.commands.text_input.PIECE_BYTES", 1)
+    monkeypatch.setattr("voxtui.terminal.text_input.PIECE_BYTES", 1)
     assert "".join(open_text(tmp_path / "text")) == ("\ufeffé€😀" * 3)[1:]

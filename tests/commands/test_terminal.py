@@ -6,7 +6,12 @@ import sys
 import pytest
 
 from tests.ui.pseudo_terminal import PseudoTerminal
-from voxtui.commands.terminal import can_show_screen, colours, grants_release, reports_key_release
+from voxtui.terminal.capabilities import (
+    can_show_screen,
+    colours,
+    grants_release,
+    reports_key_release,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +33,7 @@ def test_without_a_terminal_no_query_is_sent(capsys):
 
 
 ASK = """
-from voxtui.commands.terminal import reports_key_release
+from voxtui.terminal.capabilities import reports_key_release
 print('releases:', reports_key_release())
 """
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxtui.commands.text_cleanup import LONGEST_LINE, passages
+from voxtui.commands.dictation.text_cleanup import LONGEST_LINE, passages
 
 MAN = (
     "NNAAMMEE\n"

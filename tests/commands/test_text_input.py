@@ -9,7 +9,7 @@ import sys
 READER = """
 import os
 from pathlib import Path
-from voxtui.commands.text_input import read_attachment, take_keys_from_terminal
+from voxtui.terminal.text_input import read_attachment, take_keys_from_terminal
 
 given = read_attachment(Path("-"))
 take_keys_from_terminal()

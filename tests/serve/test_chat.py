@@ -16,7 +16,7 @@ from tests.serve.conftest import PATIENCE, serving, spoken
 from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import Utterance
 from voxtui.errors import ModelError
-from voxtui.serve.chat import REFUSED, WITHOUT_EFFECT, Request
+from voxtui.serve.endpoints.chat import REFUSED, WITHOUT_EFFECT, Request
 
 BRAIN = ScriptedBrain()
 PATH = "/v1/chat/completions"

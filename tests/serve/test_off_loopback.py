@@ -9,7 +9,7 @@ from tests.serve.conftest import own_address, serving
 from tests.serve.test_realtime import PUSH_TO_TALK, session
 from voxtui.brains.remote.endpoint import KEY as KEY_VARIABLE
 from voxtui.brains.remote.remote_brain import RemoteBrain
-from voxtui.serve.openapi import openapi
+from voxtui.serve.endpoints.openapi import openapi
 from voxtui.serve.page import PAGE_PATHS
 from voxtui.settings.schema import BrainConfig, Config, RemoteBrainConfig, ServeConfig
 

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fakes import ScriptedEngine, noted
-from voxtui.commands.native_stderr import native_stderr_in
 from voxtui.dialogue.commands import Cancel, Command, Release, Silence, Talk, Typing
 from voxtui.dialogue.events import (
     Died,
@@ -31,6 +30,7 @@ from voxtui.dialogue.events import (
 from voxtui.dialogue.protocols import Past
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.settings.schema import Config, UiConfig
+from voxtui.terminal.native_stderr import native_stderr_in
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.terminal.keyboard import KeyboardAnswer
 from voxtui.ui.terminal.restore import terminal_restored

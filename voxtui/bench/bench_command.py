@@ -18,10 +18,10 @@ from voxtui.bench.measure import Measured, Plan, measure
 from voxtui.bench.report import as_json, budgets, check, report
 from voxtui.bench.tables import MEASURED
 from voxtui.commands.devices import can_play
-from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.dialogue.timestamps import Outcome
 from voxtui.errors import InputError
 from voxtui.settings.schema import Config, Targets
+from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.wiring import build_engine, build_speaker, sample_clips, target_clips
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def cli(
         )
     if plain:
         from voxtui.commands.plain import talk_in_lines
-        from voxtui.commands.text_input import read_attachment
+        from voxtui.terminal.text_input import read_attachment
 
         attachments = [read_attachment(file) for file in files]
         answered = talk_in_lines(options.load().config, quiet, attachments, continues)
@@ -96,14 +96,14 @@ def open_screen(config: Config, files: tuple[Path, ...], continues: bool = False
         raise InputError(
             "The screen needs a terminal.", "Without one: voxtui --plain, or voxtui ask FILE"
         )
-    from voxtui.commands.terminal import can_show_screen
+    from voxtui.terminal.capabilities import can_show_screen
 
     if not can_show_screen():
         term = os.environ.get("TERM", "")
         raise InputError(
             f"This terminal cannot show the screen (TERM={term}).", "Without it: voxtui --plain"
         )
-    from voxtui.commands.text_input import STDIN, read_attachment, take_keys_from_terminal
+    from voxtui.terminal.text_input import STDIN, read_attachment, take_keys_from_terminal
 
     attachments = [read_attachment(file) for file in files]
     if not sys.stdin.isatty():
@@ -136,7 +136,7 @@ for command in (ask, transcribe, dictate, say, serve, history, bench, stats, dev
 def main() -> NoReturn:
     """Run the command line. Every failure a person can meet is one sentence and an exit code."""
     open_closed_streams()
-    from voxtui.commands.native_stderr import lenient_writer
+    from voxtui.terminal.native_stderr import lenient_writer
 
     stdout: Any = sys.stdout
     stdout.reconfigure(errors="replace")  # a terminal that cannot show every character

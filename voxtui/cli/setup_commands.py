@@ -87,15 +87,15 @@ def doctor(options: CommonOptions, part: str | None, loopback: bool, as_json: bo
         raise click.UsageError(f"--loopback is not for {part}.")
     config = options.load().config
     if part:
-        from voxtui.commands.doctor_gpu import run as try_fast_path
+        from voxtui.commands.doctor.doctor_gpu import run as try_fast_path
 
         passed = try_fast_path(config)
     elif loopback:
-        from voxtui.commands.loopback import run as measure
+        from voxtui.commands.doctor.loopback import run as measure
 
         passed = measure(config.audio)
     else:
-        from voxtui.commands.doctor import run as examine
+        from voxtui.commands.doctor.doctor import run as examine
 
         passed = examine(config, as_json)
     raise SystemExit(0 if passed else UNUSABLE)

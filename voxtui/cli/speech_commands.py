@@ -17,8 +17,8 @@ from voxtui.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from voxtui.commands.dictation_daemon import Order
-    from voxtui.commands.dictation_output import Target
+    from voxtui.commands.dictation.dictation_daemon import Order
+    from voxtui.commands.dictation.dictation_output import Target
 
 
 @click.command()
@@ -108,8 +108,8 @@ def dictate(
     heard.
     """
     config = options.load().config
-    from voxtui.commands.dictate import DictateOptions, run, run_order
-    from voxtui.commands.dictation_daemon import serve
+    from voxtui.commands.dictation.dictate import DictateOptions, run, run_order
+    from voxtui.commands.dictation.dictation_daemon import serve
     from voxtui.settings.sources import with_value
 
     if resident:

@@ -16,8 +16,6 @@ from voxtui.audio.clips import Clip, load_clip
 from voxtui.audio.file_speaker import FileSpeaker, SilentSpeaker, file_speaker
 from voxtui.commands.devices import can_play
 from voxtui.commands.headless import headless
-from voxtui.commands.native_stderr import native_log, native_stderr_in
-from voxtui.commands.text_input import STDIN, open_text
 from voxtui.dialogue.commands import NewConversation
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, Notice, Remark, ReplyText, TurnStarted
@@ -25,6 +23,8 @@ from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Timestamps,
 from voxtui.errors import InputError, one_line, strip_control_characters
 from voxtui.settings.schema import AudioConfig, Config, SessionConfig
 from voxtui.storage.metrics_log import metrics_log
+from voxtui.terminal.native_stderr import native_log, native_stderr_in
+from voxtui.terminal.text_input import STDIN, open_text
 from voxtui.wiring import build_engine, build_skills, build_speaker
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from queue import Empty, Queue
 import click
 
 from voxtui.audio.portaudio import Device, Direction, choices, find, probe, shown_name
-from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.dialogue.listening.level import CLIPPED, SHOWS_LEVEL, decibels, diagnose_level
 from voxtui.dialogue.protocols import Microphone
 from voxtui.errors import DeviceError
 from voxtui.settings.schema import AudioConfig
+from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.wiring import build_microphone
 
 LEVEL_SECONDS = 1.5

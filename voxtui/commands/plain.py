@@ -16,8 +16,6 @@ from typing import TypeAlias
 
 import click
 
-from voxtui.commands.native_stderr import native_log, native_stderr_in
-from voxtui.commands.text_input import clipboard_text
 from voxtui.dialogue.commands import Attach, Silence
 from voxtui.dialogue.data import MICROPHONE, TYPED
 from voxtui.dialogue.engine import LEAVING_SECONDS
@@ -36,6 +34,8 @@ from voxtui.slash_commands import COMMANDS, number, parse
 from voxtui.storage.device_offset import device_offset
 from voxtui.storage.metrics_log import metrics_log
 from voxtui.storage.turn_metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline
+from voxtui.terminal.native_stderr import native_log, native_stderr_in
+from voxtui.terminal.text_input import clipboard_text
 from voxtui.wiring import clip_opener, devices_engine, make_factories, sample_clips
 
 NOT_HERE = ("copy", "history", "panel")

@@ -12,9 +12,7 @@ from pathlib import Path
 import click
 
 from voxtui.audio.file_speaker import file_speaker
-from voxtui.commands.native_stderr import native_log, native_stderr_in
-from voxtui.commands.text_cleanup import passages
-from voxtui.commands.text_input import STDIN, clipboard_text, open_text
+from voxtui.commands.dictation.text_cleanup import passages
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.fallbacks import Closable
 from voxtui.dialogue.prefetch import Prefetched
@@ -23,6 +21,8 @@ from voxtui.dialogue.speech.speech import Speech, VoiceFailed, VoiceTimeout, Voi
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError, ModelError, UnspokenLanguage
 from voxtui.settings.schema import Config
+from voxtui.terminal.native_stderr import native_log, native_stderr_in
+from voxtui.terminal.text_input import STDIN, clipboard_text, open_text
 from voxtui.wiring import build_speaker, build_voice
 
 PATIENCE_SECONDS = 30.0

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 import click
 
 from voxtui.audio.clips import check_clip, frames, pieces
-from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.commands.segmentation import Segmenter, utterances
-from voxtui.commands.text_input import STDIN
 from voxtui.dialogue.data import FRAME_SECONDS, Frame
 from voxtui.dialogue.protocols import SpeechDetector
 from voxtui.errors import ForeignSpeech, InputError, one_line
 from voxtui.settings.schema import Config, VadConfig
+from voxtui.terminal.native_stderr import native_log, native_stderr_in
+from voxtui.terminal.text_input import STDIN
 from voxtui.wiring import build_detector, recogniser
 
 if TYPE_CHECKING:

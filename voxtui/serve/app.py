@@ -13,19 +13,19 @@ from starlette.routing import Route, WebSocketRoute
 
 from voxtui import __version__
 from voxtui.serve.access import REALTIME_PATH, AccessControl, ClientKeys, error_response
-from voxtui.serve.chat import Chat
-from voxtui.serve.dictation import DictationEndpoint
+from voxtui.serve.endpoints.chat import Chat
+from voxtui.serve.endpoints.dictation import DictationEndpoint
+from voxtui.serve.endpoints.openapi import openapi
+from voxtui.serve.endpoints.speech import SpeechEndpoint
+from voxtui.serve.endpoints.transcriptions import ALIAS, Transcriptions, check_model
 from voxtui.serve.metrics import Metrics
 from voxtui.serve.openai_types import HttpError, failed
-from voxtui.serve.openapi import openapi
 from voxtui.serve.page import page_routes
 from voxtui.serve.realtime.calls import CALLS_PATH, Calls
 from voxtui.serve.realtime.client_secrets import ClientSecrets
 from voxtui.serve.realtime.connection import Sessions
 from voxtui.serve.realtime.session_settings import Settings, default_settings
 from voxtui.serve.realtime.websocket import Realtime
-from voxtui.serve.speech import SpeechEndpoint
-from voxtui.serve.transcriptions import ALIAS, Transcriptions, check_model
 
 if TYPE_CHECKING:
     from starlette.requests import Request

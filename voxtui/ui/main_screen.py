@@ -8,7 +8,6 @@ from pathlib import Path
 
 from textual import on
 
-from voxtui.commands.text_input import clipboard_text
 from voxtui.dialogue.commands import Attach, Silence
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Past
@@ -16,6 +15,7 @@ from voxtui.errors import InputError, VoxtuiError
 from voxtui.session.user_session import NotAllowed
 from voxtui.slash_commands import number, parse
 from voxtui.storage.saved_session import saved_sessions
+from voxtui.terminal.text_input import clipboard_text
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.history.history import HistoryScreen
 from voxtui.ui.history.past_turns import show_past

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.dialogue.commands import Attach
 from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.history.attachments import Attachment
@@ -12,6 +11,7 @@ from voxtui.errors import RestartNeeded
 from voxtui.settings.schema import Config
 from voxtui.storage.device_offset import device_offset
 from voxtui.storage.metrics_log import metrics_log
+from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.terminal.restore import terminal_restored
 from voxtui.wiring import clip_opener, devices_engine, make_factories, sample_clips

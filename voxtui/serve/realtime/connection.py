@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import StateChanged
 from voxtui.serve.access import token_of
+from voxtui.serve.endpoints.transcriptions import check_model
 from voxtui.serve.lent import LentBrain, LentVoice
 from voxtui.serve.openai_types import SERVER, HttpError
 from voxtui.serve.realtime.realtime_session import RealtimeSession, SessionEvent
 from voxtui.serve.realtime.session_settings import SESSION_SECONDS, Json, Settings
 from voxtui.serve.realtime.wire_audio import MOST_WAITING, WireMicrophone, WireSpeaker
-from voxtui.serve.transcriptions import check_model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

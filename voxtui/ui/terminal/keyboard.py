@@ -27,7 +27,7 @@ from textual.drivers import linux_driver
 from textual.keys import Keys
 from textual.message import Message
 
-from voxtui.commands.terminal import EVENT_TYPES
+from voxtui.terminal.capabilities import EVENT_TYPES
 
 REQUEST = f"\x1b[={EVENT_TYPES};2u\x1b[?u\x1b[5n"
 """Requests key releases, then the flags in force, then the terminal's status.

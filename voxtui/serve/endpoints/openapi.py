@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from voxtui.serve.endpoints.speech import MEDIA
+from voxtui.serve.endpoints.transcriptions import FORMATS
 from voxtui.serve.openai_types import MOST_SPOKEN
-from voxtui.serve.speech import MEDIA
-from voxtui.serve.transcriptions import FORMATS
 
 ERROR: dict[str, Any] = {
     "type": "object",

@@ -16,8 +16,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from voxtui.audio.pcm import PcmStream
 from voxtui.errors import VoxtuiError
 from voxtui.serve.access import error_response
+from voxtui.serve.endpoints.recognition import Recognition
 from voxtui.serve.openai_types import HttpError
-from voxtui.serve.recognition import Recognition
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

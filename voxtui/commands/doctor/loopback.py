@@ -9,11 +9,11 @@ from statistics import median
 import click
 
 from voxtui.audio.loopback_delay import CHIRPS, Loopback, measure
-from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.dialogue.listening.level import decibels
 from voxtui.dialogue.protocols import Microphone, Speaker
 from voxtui.settings.schema import AudioConfig
 from voxtui.storage.device_offset import offset_file, save_offset
+from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.wiring import build_microphone, build_speaker
 
 

@@ -11,13 +11,13 @@ from functools import partial
 
 import click
 
-from voxtui.commands.dictation import Dictated, Dictation
-from voxtui.commands.dictation_daemon import Order, give_order
-from voxtui.commands.dictation_output import Target, deliver, replace_words, run_hook
-from voxtui.commands.native_stderr import native_log, native_stderr_in
-from voxtui.commands.tty_keys import Pressed, terminal_keys
+from voxtui.commands.dictation.dictation import Dictated, Dictation
+from voxtui.commands.dictation.dictation_daemon import Order, give_order
+from voxtui.commands.dictation.dictation_output import Target, deliver, replace_words, run_hook
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.schema import Config
+from voxtui.terminal.native_stderr import native_log, native_stderr_in
+from voxtui.terminal.tty_keys import Pressed, terminal_keys
 from voxtui.wiring import build_detector, build_microphone, recogniser
 
 END_KEYS, DISCARD_KEY = b" \r\n\x04", b"\x1b"

@@ -22,8 +22,6 @@ from voxtui.audio.portaudio import Probe, find, probe
 from voxtui.brains.remote.remote_brain import RemoteBrain
 from voxtui.brains.voxtral.cuda_errors import TRY_AGAIN, Marker
 from voxtui.commands.devices import HELD, configured_devices, hear
-from voxtui.commands.native_stderr import native_log, native_stderr_in
-from voxtui.commands.terminal import can_show_screen, colours, reports_key_release
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.dialogue.listening.level import SHOWS_LEVEL, SILENT, diagnose_level
 from voxtui.errors import DeviceError, ModelError, how_to_install
@@ -44,6 +42,8 @@ from voxtui.models.installed import (
     voxtral_directory,
 )
 from voxtui.settings.schema import LANGUAGES, AudioConfig, Config
+from voxtui.terminal.capabilities import can_show_screen, colours, reports_key_release
+from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.voices.espeak import VOICES, find_program
 from voxtui.voices.kokoro import check_installed
 from voxtui.wiring import build_microphone, check_voice

@@ -21,9 +21,9 @@ from voxtui.dialogue.data import Token, Utterance
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import InputError, ModelError
+from voxtui.serve.endpoints.transcriptions import check_model
 from voxtui.serve.exchange import Endpoint, Exchange
 from voxtui.serve.openai_types import HttpError, decoded, failed
-from voxtui.serve.transcriptions import check_model
 from voxtui.serve.upload import Disconnected, Spool, small_body
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from voxtui.commands.dictation import Dictated, Dictation
+from voxtui.commands.dictation.dictation import Dictated, Dictation
 from voxtui.dialogue.protocols import Microphone
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.paths import user_folders
