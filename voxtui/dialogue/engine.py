@@ -87,7 +87,8 @@ class Engine:
     `sound_system()` returns a value that changes when sound devices come or go.
     `skills` None: the brain answers everything. `local` False: it is one of several in a server, so
     it answers nothing about this machine, and bugs of other threads are not its own. `captions`:
-    report the words while they are spoken.
+    report the words while they are spoken. `confirms`: the front end answers ToolAsked by a key;
+    otherwise no tool that acts is run.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Engine:
         skills: Skills | None = None,
         local: bool = True,
         captions: bool = False,
+        confirms: bool = False,
     ) -> None:
         self._emit = emit
         self._inbox = Inbox()
@@ -127,6 +129,7 @@ class Engine:
             emit,
             safe_skills,
             local,
+            confirms,
         )
         self._turns = TurnTaking(self._dialogue, captions)
         self._skills = safe_skills

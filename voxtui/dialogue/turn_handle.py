@@ -22,6 +22,11 @@ class TurnHandle:
     asked: bool = False
     """an answer to it was asked for"""
 
+    decided: threading.Event = field(default_factory=threading.Event)
+    """set once a key has confirmed or refused the call of a tool"""
+    confirmed: bool = False
+    """the key confirmed it"""
+
     detected: bool = False
     """Its speech began by itself, hands-free."""
 
