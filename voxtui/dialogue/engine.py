@@ -401,8 +401,8 @@ class Engine:
             self._emit(Notice(message))  # at once, because a sound server may hang
         events = devices.replace_microphone()
         if devices.microphone is None and lost is not None:
-            gone = f"The microphone {lost.name!r} is lost, and there is no other."
-            events.append(Notice(gone, "error"))
+            sentence = f"The microphone {lost.name!r} is lost, and there is no other."
+            events.append(Notice(sentence, "error"))
         self._components.report(events)
         if self._listener.source == MICROPHONE:
             self._turns.act_on(self._listener.finish())

@@ -126,7 +126,7 @@ class Inbox:
                 if turn is None:
                     return 0
             case Release(turn=number, answers=answers):
-                self.newest.kept |= not answers and number == self.newest.number
+                self.newest.committed |= not answers and number == self.newest.number
             case Cancel(turn=number):
                 turn = self.newest
                 if turn.over or number not in (None, turn.number):
@@ -155,17 +155,17 @@ class Inbox:
         return self.newest
 
     def _answered(self) -> TurnHandle | None:
-        """Return the newest turn if it is only kept, else a turn of its own.
+        """Return the newest turn if it is only committed, else a turn of its own.
 
         None while an utterance is detected: a new turn would end it.
         """
         turn = self.newest
         if turn.is_detecting:
             return None
-        if not turn.kept or turn.asked:
+        if not turn.committed or turn.answer_requested:
             turn = self._create()
             turn.timestamps.record(Milestone.RELEASED)
-        turn.asked = True
+        turn.answer_requested = True
         return turn
 
     def _typed(self, text: str, begun: datetime | None) -> TypedText:

@@ -77,8 +77,8 @@ class LiveTurn:
     answer: SkillAnswer | None = None
     """the whole answer, if a rule gave it"""
     options: ReplyOptions = DEFAULT_OPTIONS
-    keeps: bool = False
-    """the utterance enters the history without an answer"""
+    answers: bool = True
+    """False: the utterance enters the history without an answer."""
     past: Past | None = None
     """the history before the user's part, if that part is in the history already"""
     speech: Speech | None = None
@@ -97,9 +97,10 @@ class LiveTurn:
 
     def as_past(self) -> PastTurn:
         """Return this turn as it stands in the history if the whole `answer` is heard."""
-        said, clock = self.user_input, self.options.clock
         reply = tuple(self.answer.tokens()) if self.answer else ()
-        return PastTurn(said, self.words, reply, number=self.number, clock=clock)
+        return PastTurn(
+            self.user_input, self.words, reply, number=self.number, clock=self.options.clock
+        )
 
     def finished(self, outcome: Outcome, error: str | None = None) -> Turn:
         self.handle.over = True
@@ -232,8 +233,8 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
     with closing(reply) as items:
         for item in items:
             yield item
-            said = isinstance(item, UserTranscript) and not turn.cancelled
-            if said and skills is not None and dialogue.local:
+            final = isinstance(item, UserTranscript) and not turn.cancelled
+            if final and skills is not None and dialogue.local:
                 again, before = turn.source == REPLAY, (*history.dropped, *past)
                 turn.answer = skills.answer(
                     SkillRequest(item.text, again, before, brain.sends_to, dialogue.config.current)
