@@ -189,6 +189,15 @@ class Ring(msgspec.Struct, frozen=True):
     sentence: str
 
 
+class Speak(msgspec.Struct, frozen=True):
+    """End any recording or answer, and read `text` aloud once. It is not a turn.
+
+    The next turn, Cancel or Speak ends it.
+    """
+
+    text: str
+
+
 class Quit(msgspec.Struct, frozen=True):
     """End the engine's thread. Posted by `Engine.close`."""
 
@@ -214,5 +223,6 @@ Command: TypeAlias = (
     | Mute
     | DeviceLost
     | Ring
+    | Speak
     | Quit
 )

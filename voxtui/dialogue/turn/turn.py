@@ -299,8 +299,7 @@ def _speak(
     return None if muted else speech
 
 
-def speak_alone(sentence: str, handle: TurnHandle, dialogue: Dialogue) -> None:
-    """Speak a sentence that is not part of a turn, until it ends or `handle` is cancelled."""
-    turn = LiveTurn(handle, SKILL, paced=True, brain=SKILL)
-    with prefetch(SkillAnswer(sentence).tokens(), "ring") as tokens:
+def speak_alone(text: str, turn: LiveTurn, dialogue: Dialogue) -> None:
+    """Speak `text`, which is not part of a turn, until it ends or `turn` is cancelled."""
+    with prefetch(SkillAnswer(text).tokens(), "announcement") as tokens:
         _speak(turn, tokens, dialogue, partial(dialogue.enter, State.SPEAKING))
