@@ -87,8 +87,8 @@ class Engine:
     frames without an echo.
     `sound_system()` returns a value that changes when sound devices come or go.
     `skills` None: the brain answers everything. `local` False: it is one of several in a server, so
-    it answers nothing about this machine, and bugs of other threads are not its own. `captions`:
-    report the words while they are spoken.
+    it answers nothing about this machine, bugs of other threads are not its own, and it neither
+    warms up nor closes its brain and its voice. `captions`: report the words while they are spoken.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Engine:
         devices = SoundDevices(
             microphone, speaker, fallback_devices, self.push, self._microphone_lost, sound_system
         )
-        self._components = Components(devices, brain, voice, self._config, emit)
+        self._components = Components(devices, brain, voice, self._config, emit, owned=local)
         self._listener = Listener(detector, self._config)
         self._barge_in = VoiceBargeIn(overhearing, self._config) if overhearing else None
         self._history = History(self._config, lambda: self._components.brain_name)
