@@ -35,6 +35,7 @@ from voxtui.dialogue.data import (
     Frame,
     SpeechChunk,
     Token,
+    ToolCall,
     UserTranscript,
     Utterance,
 )

@@ -275,7 +275,7 @@ class Plain(EventView):
         else:
             self._complain(message)
 
-    def tool_asked(self, turn: int, call: ToolCall) -> None:
+    def key_needed(self, turn: int, call: ToolCall) -> None:
         if self._typed_live:
             self._print(f"Enter: run `{call_text(call)}`. n and Enter: no.")
         else:
@@ -336,7 +336,7 @@ class Plain(EventView):
 
     def _do(self, text: str, at: float) -> None:
         session = self.session
-        if session.asked and self._typed_live and text.lower() in ("", "n", "no"):
+        if session.awaits_key and self._typed_live and text.lower() in ("", "n", "no"):
             session.confirm(not text)
             return
         if text == "/snooze":

@@ -174,7 +174,7 @@ class Countdown(msgspec.Struct, frozen=True):
     """it rang, and nobody stopped it"""
 
 
-class ToolAsked(msgspec.Struct, frozen=True):
+class KeyNeeded(msgspec.Struct, frozen=True):
     """A call waits for a key: `Confirm` answers. Without an answer it is refused after a while."""
 
     turn: int
@@ -259,7 +259,7 @@ Event: TypeAlias = (
     | SpokenUpTo
     | Notice
     | Remark
-    | ToolAsked
+    | KeyNeeded
     | ToolCalled
     | ToolEnded
     | CountdownsChanged

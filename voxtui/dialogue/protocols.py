@@ -382,7 +382,8 @@ class Skills(Protocol):
     def answer(self, request: SkillRequest) -> SkillAnswer | ToolCall | None:
         """Return the answer to the user's final words, or None if the brain is to answer.
 
-        A ToolCall is run by the engine. What else was asked for has then been done. Called on a worker thread; takes about a millisecond.
+        The engine runs a ToolCall. What else was asked for has then been done. Called on a worker
+        thread; takes about a millisecond.
         """
         ...
 

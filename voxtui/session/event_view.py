@@ -55,8 +55,8 @@ class EventView:
                 self.notice(message, severity)
             case events.Remark(sentence):
                 self.remark(sentence)
-            case events.ToolAsked(turn, call):
-                self.tool_asked(turn, call)
+            case events.KeyNeeded(turn, call):
+                self.key_needed(turn, call)
             case events.ToolCalled():
                 pass  # its end is shown, with the time
             case events.ToolEnded(turn, report):
@@ -106,7 +106,7 @@ class EventView:
 
     def remark(self, sentence: str) -> None: ...
 
-    def tool_asked(self, turn: int, call: ToolCall) -> None: ...
+    def key_needed(self, turn: int, call: ToolCall) -> None: ...
 
     def tool_ended(self, turn: int, report: CallReport) -> None: ...
 

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from voxtui.dialogue.commands import Attach, Command, Confirm, NewTurn
+from voxtui.dialogue.commands import Attach, Command, Confirm, NewTurn, Speak
 from voxtui.dialogue.data import Frame
 from voxtui.dialogue.events import (
     Event,
+    KeyNeeded,
     Loaded,
     LoadFailed,
     State,
-    ToolAsked,
     ToolEnded,
     TurnFinished,
 )
@@ -64,9 +64,9 @@ class UserSession:
         self.failed: VoxtuiError | None = None
         """the error that prevented the loading of the models"""
         self._unfinished: set[int] = set()
-        self.asked: ToolAsked | None = None
+        self.awaits_key: KeyNeeded | None = None
         """the call that waits for a key"""
-        self._asked_at = 0.0
+        self._key_needed_at = 0.0
 
     @property
     def state(self) -> State:
@@ -98,11 +98,11 @@ class UserSession:
                 # A turn finishes before the next one begins.
                 older = {number for number in tuple(self._unfinished) if number <= turn.number}
                 self._unfinished -= older
-                self.asked = None
-            case ToolAsked():
-                self.asked, self._asked_at = event, time.monotonic()
+                self.awaits_key = None
+            case KeyNeeded():
+                self.awaits_key, self._key_needed_at = event, time.monotonic()
             case ToolEnded():
-                self.asked = None
+                self.awaits_key = None
             case _:
                 pass
 
@@ -111,8 +111,9 @@ class UserSession:
 
         Raises NotAllowed where a turn cannot begin now, or a text to talk about is empty.
         """
-        if isinstance(command, NewTurn):
+        if isinstance(command, NewTurn | Speak):
             self._require_model()
+        if isinstance(command, NewTurn):
             if turn := self.engine.post(command):
                 self._unfinished.add(turn)
             return turn
@@ -125,10 +126,10 @@ class UserSession:
 
         A yes right after the question is ignored: that key was meant for something else.
         """
-        asked = self.asked
-        if asked is None or (yes and time.monotonic() - self._asked_at < STRAY_KEY_SECONDS):
+        asked = self.awaits_key
+        if asked is None or (yes and time.monotonic() - self._key_needed_at < STRAY_KEY_SECONDS):
             return
-        self.asked = None
+        self.awaits_key = None
         self.engine.post(Confirm(asked.turn, yes))
 
     def push(self, frame: Frame) -> None:

@@ -119,7 +119,7 @@ class EventDisplay(EventView):
         self._explained |= severity != "information"
         self._main.notify(message, severity=severity)
 
-    def tool_asked(self, turn: int, call: ToolCall) -> None:
+    def key_needed(self, turn: int, call: ToolCall) -> None:
         question = f"Enter: run `{call_text(call)}`. Esc: no."
         self._turns.transcript.add_line("?", question)
 

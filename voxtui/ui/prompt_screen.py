@@ -94,7 +94,7 @@ class PromptScreen(SteppedScreen):
 
     async def take_key(self, key: events.Key) -> bool:
         """Write, send or edit. Return False if `key` does none of it."""
-        if self.session.asked and self.bar.field.empty and key.key in (*ENTER, "escape"):
+        if self.session.awaits_key and self.bar.field.empty and key.key in (*ENTER, "escape"):
             self.session.confirm(key.key != "escape")
         elif key.character is not None and key.is_printable:
             self.bar.write(key.character)

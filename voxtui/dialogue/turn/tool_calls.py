@@ -11,7 +11,7 @@ from threading import Thread
 
 from voxtui.dialogue.data import Token, ToolCall
 from voxtui.dialogue.dialogue import Dialogue
-from voxtui.dialogue.events import ToolAsked, ToolCalled, ToolEnded
+from voxtui.dialogue.events import KeyNeeded, ToolCalled, ToolEnded
 from voxtui.dialogue.prefetch import TICK_SECONDS
 from voxtui.dialogue.timestamps import Milestone
 from voxtui.dialogue.tools import LONGEST_RESULT, CallOutcome, CallReport, Tool, ToolResult
@@ -62,7 +62,7 @@ def run_call(
 
 def _confirmed(call: ToolCall, handle: TurnHandle, dialogue: Dialogue) -> bool:
     """Wait for the key. Return False if it refuses, or if the turn is cancelled meanwhile."""
-    dialogue.emit(ToolAsked(handle.number, call))
+    dialogue.emit(KeyNeeded(handle.number, call))
     ends = time.monotonic() + KEY_SECONDS
     while not handle.decided.wait(TICK_SECONDS):
         if handle.cancelled.is_set() or time.monotonic() > ends:

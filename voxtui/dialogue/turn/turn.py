@@ -84,8 +84,8 @@ class LiveTurn:
     private: bool = False
     """the answer holds the result of a tool that must not leave this machine"""
     options: ReplyOptions = DEFAULT_OPTIONS
-    keeps: bool = False
-    """the utterance enters the history without an answer"""
+    answers: bool = True
+    """False: the utterance enters the history without an answer."""
     past: Past | None = None
     """the history before the user's part, if that part is in the history already"""
     speech: Speech | None = None
@@ -104,10 +104,14 @@ class LiveTurn:
 
     def as_past(self) -> PastTurn:
         """Return this turn as it stands in the history if the whole `answer` is heard."""
-        said, clock = self.user_input, self.options.clock
         reply = tuple(self.answer.tokens()) if self.answer else ()
         return PastTurn(
-            said, self.words, reply, number=self.number, clock=clock, private=self.private
+            self.user_input,
+            self.words,
+            reply,
+            number=self.number,
+            clock=self.options.clock,
+            private=self.private,
         )
 
     def finished(self, outcome: Outcome, error: str | None = None) -> Turn:
@@ -254,8 +258,8 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
                 call = item
                 break
             yield item
-            said = isinstance(item, UserTranscript) and not turn.cancelled
-            if said and skills is not None and dialogue.local:
+            final = isinstance(item, UserTranscript) and not turn.cancelled
+            if final and skills is not None and dialogue.local:
                 again, before = turn.source == REPLAY, (*history.dropped, *past)
                 answer = skills.answer(
                     SkillRequest(item.text, again, before, brain.sends_to, dialogue.config.current)
@@ -309,9 +313,7 @@ def _answer_call(
     with closing(brain.reply(wording)) as items:
         for item in items:
             if isinstance(item, Token):
-                turn.handle.timestamps.record(
-                    Milestone.RESULT_READ, read.at(Milestone.PREFILLED)
-                )
+                turn.handle.timestamps.record(Milestone.RESULT_READ, read.at(Milestone.PREFILLED))
                 yield item
 
 
@@ -368,8 +370,7 @@ def _speak(
     return None if muted else speech
 
 
-def speak_alone(sentence: str, handle: TurnHandle, dialogue: Dialogue) -> None:
-    """Speak a sentence that is not part of a turn, until it ends or `handle` is cancelled."""
-    turn = LiveTurn(handle, SKILL, paced=True, brain=SKILL)
-    with prefetch(SkillAnswer(sentence).tokens(), "ring") as tokens:
+def speak_alone(text: str, turn: LiveTurn, dialogue: Dialogue) -> None:
+    """Speak `text`, which is not part of a turn, until it ends or `turn` is cancelled."""
+    with prefetch(SkillAnswer(text).tokens(), "announcement") as tokens:
         _speak(turn, tokens, dialogue, partial(dialogue.enter, State.SPEAKING))
