@@ -64,7 +64,7 @@ def devices_engine(
         fallback_devices,
         may_download,
         sound_system,
-        build_skills(),
+        build_skills(config),
         captions,
         confirms=True,
     )
@@ -159,15 +159,17 @@ def build_engine(
     )
 
 
-def build_skills(rings: bool = True) -> Skills:
+def build_skills(config: Config, rings: bool = True) -> Skills:
     """Return the skills of the person at this machine. A measurement or a server has none.
 
     `rings` False: timers ring in another voxtui.
     """
     from voxtui.settings.paths import user_folders
     from voxtui.skills.assistant_skills import AssistantSkills
+    from voxtui.tools.toolbox import build_tools
 
-    return AssistantSkills(user_folders().user_data_path, rings)
+    tools = build_tools(config.tools) if config.tools.enabled else ()
+    return AssistantSkills(user_folders().user_data_path, rings, tools=tools)
 
 
 def build_detector(config: Config) -> SpeechDetector:

@@ -99,7 +99,7 @@ def run(
             return answer(
                 asked,
                 lambda emit: build_engine(
-                    config, log.tee(emit), None, speaker, skills=build_skills(rings=False)
+                    config, log.tee(emit), None, speaker, skills=build_skills(config, rings=False)
                 ),
                 options,
                 audible,
