@@ -11,7 +11,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp_types import CallToolResult, TextContent
 
 from voxtui import __version__
-from voxtui.commands.mcp.mcp_command import ANSWER_SECONDS, EarsAndVoice, Stopped
+from voxtui.commands.mcp.ears_and_voice import ANSWER_SECONDS, EarsAndVoice, Stopped
 from voxtui.errors import VoxtuiError
 
 INSTRUCTIONS = (
