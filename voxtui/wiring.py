@@ -89,13 +89,13 @@ def _microphone(name: str, config: Config) -> SounddeviceMicrophone:
 
 def cancels_echo(config: Config) -> bool:
     """Return whether the microphone removes our own speech. Raises DeviceError if it cannot."""
-    wanted = config.audio.echo_cancellation
-    if wanted == "on" and not _can_cancel_echo():
+    setting = config.audio.echo_cancellation
+    if setting == "on" and not _can_cancel_echo():
         raise DeviceError(
             'audio.echo_cancellation = "on" needs pywebrtc-audio, which is not installed.',
             how_to_install("hands-free"),
         )
-    return wanted == "on" or (wanted == "auto" and config.vad.hands_free and _can_cancel_echo())
+    return setting == "on" or (setting == "auto" and config.vad.hands_free and _can_cancel_echo())
 
 
 def _can_cancel_echo() -> bool:

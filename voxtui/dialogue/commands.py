@@ -50,7 +50,7 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Answer the history as it stands: what was said last, else without being asked.
+    """Answer the history as it stands: the last words of the user, else without a question.
 
     The turn is that of the utterance, if that has no answer yet. `options`: of this answer only.
     Ignored while detected speech goes on: a new turn would end it.
@@ -166,7 +166,7 @@ class ReplaceComponents(msgspec.Struct, frozen=True):
 
 
 class RescanDevices(msgspec.Struct, frozen=True):
-    """Find devices that were plugged in; use the wanted ones if they are back."""
+    """Find devices that were plugged in; use the chosen ones if they are back."""
 
 
 class Mute(msgspec.Struct, frozen=True):
@@ -187,6 +187,15 @@ class Ring(msgspec.Struct, frozen=True):
     """Speak a sentence that is not part of a turn, once neither side speaks. Posted by skills."""
 
     sentence: str
+
+
+class Speak(msgspec.Struct, frozen=True):
+    """End any recording or answer, and read `text` aloud once. It is not a turn.
+
+    The next turn, Cancel or Speak ends it.
+    """
+
+    text: str
 
 
 class Quit(msgspec.Struct, frozen=True):
@@ -214,5 +223,6 @@ Command: TypeAlias = (
     | Mute
     | DeviceLost
     | Ring
+    | Speak
     | Quit
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from voxtui.dialogue.commands import Attach, Command, NewTurn
+from voxtui.dialogue.commands import Attach, Command, NewTurn, Speak
 from voxtui.dialogue.data import Frame
 from voxtui.dialogue.events import Event, Loaded, LoadFailed, State, TurnFinished
 from voxtui.dialogue.protocols import Past
@@ -92,8 +92,9 @@ class UserSession:
 
         Raises NotAllowed where a turn cannot begin now, or a text to talk about is empty.
         """
-        if isinstance(command, NewTurn):
+        if isinstance(command, NewTurn | Speak):
             self._require_model()
+        if isinstance(command, NewTurn):
             if turn := self.engine.post(command):
                 self._unfinished.add(turn)
             return turn

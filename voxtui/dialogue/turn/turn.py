@@ -77,8 +77,8 @@ class LiveTurn:
     answer: SkillAnswer | None = None
     """the whole answer, if a rule gave it"""
     options: ReplyOptions = DEFAULT_OPTIONS
-    keeps: bool = False
-    """the utterance enters the history without an answer"""
+    answers: bool = True
+    """False: the utterance enters the history without an answer."""
     past: Past | None = None
     """the history before the user's part, if that part is in the history already"""
     speech: Speech | None = None
@@ -97,9 +97,10 @@ class LiveTurn:
 
     def as_past(self) -> PastTurn:
         """Return this turn as it stands in the history if the whole `answer` is heard."""
-        said, clock = self.user_input, self.options.clock
         reply = tuple(self.answer.tokens()) if self.answer else ()
-        return PastTurn(said, self.words, reply, number=self.number, clock=clock)
+        return PastTurn(
+            self.user_input, self.words, reply, number=self.number, clock=self.options.clock
+        )
 
     def finished(self, outcome: Outcome, error: str | None = None) -> Turn:
         self.handle.over = True
@@ -232,8 +233,8 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
     with closing(reply) as items:
         for item in items:
             yield item
-            said = isinstance(item, UserTranscript) and not turn.cancelled
-            if said and skills is not None and dialogue.local:
+            final = isinstance(item, UserTranscript) and not turn.cancelled
+            if final and skills is not None and dialogue.local:
                 again, before = turn.source == REPLAY, (*history.dropped, *past)
                 turn.answer = skills.answer(
                     SkillRequest(item.text, again, before, brain.sends_to, dialogue.config.current)
@@ -299,8 +300,7 @@ def _speak(
     return None if muted else speech
 
 
-def speak_alone(sentence: str, handle: TurnHandle, dialogue: Dialogue) -> None:
-    """Speak a sentence that is not part of a turn, until it ends or `handle` is cancelled."""
-    turn = LiveTurn(handle, SKILL, paced=True, brain=SKILL)
-    with prefetch(SkillAnswer(sentence).tokens(), "ring") as tokens:
+def speak_alone(text: str, turn: LiveTurn, dialogue: Dialogue) -> None:
+    """Speak `text`, which is not part of a turn, until it ends or `turn` is cancelled."""
+    with prefetch(SkillAnswer(text).tokens(), "announcement") as tokens:
         _speak(turn, tokens, dialogue, partial(dialogue.enter, State.SPEAKING))
