@@ -66,6 +66,7 @@ def devices_engine(
         sound_system,
         build_skills(),
         captions,
+        confirms=True,
     )
 
 
@@ -134,11 +135,13 @@ def build_engine(
     sound_system: Callable[[], object] = lambda: None,
     skills: Skills | None = None,
     captions: bool = False,
+    confirms: bool = False,
 ) -> Engine:
     """Return an engine with the models of `config`, on these devices. Raises ModelError.
 
     `fallback_devices` makes the devices that replace a lost one. `sound_system()` returns a value
-    that changes when devices come or go. `skills`: see build_skills. `captions`: see Engine.
+    that changes when devices come or go. `skills`: see build_skills. `captions` and
+    `confirms`: see Engine.
     """
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Notice
@@ -159,6 +162,7 @@ def build_engine(
         sound_system=sound_system,
         skills=skills,
         captions=captions,
+        confirms=confirms,
     )
 
 

@@ -86,6 +86,7 @@ def talking(
     sound_system: Callable[[], object] = lambda: None,
     skills: Skills | None = None,
     captions: bool = False,
+    confirms: bool = False,
     past: Past = (),
 ) -> Iterator[EngineTest]:
     """`silent`: the engine has no voice. `loaded` False: begins before the models are.
@@ -110,6 +111,7 @@ def talking(
         sound_system=sound_system,
         skills=skills,
         captions=captions,
+        confirms=confirms,
     )
     engine.start(past)
     try:

@@ -38,7 +38,6 @@ from voxtui.dialogue.listening.listener import (
     TooQuiet,
 )
 from voxtui.dialogue.protocols import (
-    DEFAULT_OPTIONS,
     Past,
     PastTurn,
     ReplyOptions,
@@ -80,7 +79,8 @@ class TurnTaking:
         """the user's part of the latest turns, by number, for `redo`"""
         self._spoken: deque[LiveTurn] = deque(maxlen=SPOKEN_TURNS)
         """the latest turns that were spoken, for `truncate`"""
-        self._options, self._answers = DEFAULT_OPTIONS, True
+        tools = dialogue.skills.tools if dialogue.skills and dialogue.local else ()
+        self._options, self._answers = ReplyOptions(tools=tools), True
 
     @property
     def is_quiet(self) -> bool:
