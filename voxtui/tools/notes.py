@@ -56,6 +56,7 @@ def note_in(words: str) -> str | None:
     if len(words) > LONGEST_REQUEST or not orders:
         return None
     text = strip_courtesy(one_line(words).rstrip(" .!?"))
+    text = strip_courtesy(re.sub(r"^(\w+(?: vox)?), ", r"\1 ", text, flags=re.IGNORECASE))
     found = _NOTE.fullmatch(text.replace("’", "'"))
     if found is None:
         return None

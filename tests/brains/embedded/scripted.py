@@ -46,7 +46,7 @@ class ScriptedChat:
         self.between: Callable[[str], object] = lambda text: None
         self.loading: Callable[[Callable[[], object]], object] = lambda beat: None
 
-    def load(self, path: Path, beat: Callable[[], object]) -> None:
+    def load(self, path: Path, beat: Callable[[], object], tool_prefix: str = "") -> None:
         self.loading(beat)
 
     def run(
@@ -58,6 +58,7 @@ class ScriptedChat:
         on_token: Callable[[str], bool],
         *,
         ignore_end: bool = False,
+        grammar: str | None = None,
     ) -> bool:
         self.prompts.append(prompt)
         self.seeds.append(sampling.seed)

@@ -69,16 +69,22 @@ class Setup:
     prefix_directory: Path | None = None
     grammar: str = ""
     batch: int = 0
+    tool_prefix: str = ""
+    """what all questions about tools begin with; empty: there are none"""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate)."""
+    """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate).
+
+    `grammar` replaces that of Setup; None: it holds.
+    """
 
     prompt: str
     sampling: Sampling
     max_tokens: int
     ignore_end: bool
+    grammar: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +140,14 @@ class Llama:
         """The process's number; None while there is none."""
         return self._process.pid if self._process is not None else None
 
-    def load(self, path: Path, beat: Callable[[], object] = lambda: None) -> None:
-        """Start the process and wait until it has loaded `path` and evaluated the prefix.
+    def load(
+        self, path: Path, beat: Callable[[], object] = lambda: None, tool_prefix: str = ""
+    ) -> None:
+        """Start the process and wait until it has loaded `path` and evaluated both prefixes.
 
         Calls `beat` at least every 0.1 s; an exception from it ends the loading. Raises ModelError.
         """
-        self._path = path
+        self._path, self._setup = path, replace(self._setup, tool_prefix=tool_prefix)
         try:
             answer = self._begin(path, beat)
         except (EOFError, OSError) as error:
@@ -185,25 +193,26 @@ class Llama:
         on_token: Callable[[str], bool],
         *,
         ignore_end: bool = False,
+        grammar: str | None = None,
     ) -> bool:
         """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate).
 
         `on_prefilled` is called around each batch of the prompt, with the tokens that are evaluated
         and all of them; `on_token` with the text of each token. Once either returns True the model
         stops; tokens that were sent before still arrive. Returns True at the end of the reply.
-        `ignore_end` keeps the model from ending it. Loads again if the process was lost before.
-        Raises ModelError.
+        `ignore_end` keeps the model from ending it. `grammar`: see ChatRequest. Loads
+        again if the process was lost before. Raises ModelError.
         """
         if self._path is None:
             raise ModelError("The chat model is not loaded.")
         if self._process is not None and self._process.poll() is not None:
             self.close()  # a system short of memory kills the largest process, even an idle one
         if self._pipe is None:
-            self.load(self._path)
+            self.load(self._path, tool_prefix=self._setup.tool_prefix)
         assert self._pipe is not None
         stopped = False
         try:
-            self._pipe.send(ChatRequest(prompt, sampling, max_tokens, ignore_end))
+            self._pipe.send(ChatRequest(prompt, sampling, max_tokens, ignore_end, grammar))
             while (answer := self._pipe.recv()) not in (Signal.DONE, Signal.STOPPED):
                 if isinstance(answer, Failure):
                     raise ModelError(answer.message, answer.hint)

@@ -12,14 +12,16 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from voxtui.brains.embedded.tool_prompt import CALL_TOKENS, ToolChoice
 from voxtui.brains.speculation import Speculation
+from voxtui.dialogue.data import ToolCall
 from voxtui.settings.schema import Sampling
 
 
 class ChatModel(Protocol):
     """A chat model. See Llama."""
 
-    def load(self, path: Path, beat: Callable[[], object]) -> None: ...
+    def load(self, path: Path, beat: Callable[[], object], tool_prefix: str = "") -> None: ...
 
     def run(
         self,
@@ -30,6 +32,7 @@ class ChatModel(Protocol):
         on_token: Callable[[str], bool],
         *,
         ignore_end: bool = False,
+        grammar: str | None = None,
     ) -> bool: ...
 
     def close(self) -> None: ...
@@ -49,6 +52,7 @@ class Work:
 class ChatReply(Speculation[str]):
     """The reply to a prompt: the text of each token. `max_tokens` 0 only prefills the prompt.
 
+    `choice`: first the model is asked which tool to call; a call takes the place of the tokens.
     `settled`, a beginning of the prompt, is evaluated at once, the rest only from `due_at` on.
     """
 
@@ -62,8 +66,12 @@ class ChatReply(Speculation[str]):
         settled: str = "",
         due_at: float = 0.0,
         progress: Callable[[int, int], object] = lambda done, total: None,
+        choice: ToolChoice | None = None,
     ) -> None:
-        super().__init__((prompt, max_tokens), cancelled, due_at=due_at)
+        super().__init__((prompt, max_tokens, choice and choice.prompt), cancelled, due_at=due_at)
+        self.call: ToolCall | None = None
+        """the call that the model has chosen; only a turn may run it"""
+        self._choice = choice
         self.prefilled_at: float | None = None
         self.prompt_tokens = 0
         self._chat = chat
@@ -127,9 +135,37 @@ class ChatReply(Speculation[str]):
         if not self._is_settled:
             run(self._settled, 0)
             return False
+        if self._choice is not None and self._chosen(self._choice, wanted):
+            return self.call is not None
         ended = run(self._prompt, self._max_tokens - len(self.computed))
         missing = min(self._sampling.min_new_tokens, self._max_tokens) - len(self.computed)
         if ended and missing > 0:
             # once, though tokens may have no text
             ended = wanted() and run(self._prompt, missing, ignore_end=True)
         return ended
+
+    def _chosen(self, choice: ToolChoice, wanted: Callable[[], bool]) -> bool:
+        """Ask which tool to call. Return True if there is a call, or if it was interrupted."""
+        texts: list[str] = []
+
+        def on_prefilled(done: int, total: int) -> bool:
+            self.prefilled_at = time.monotonic()
+            return not wanted()
+
+        def on_token(text: str) -> bool:
+            texts.append(text)
+            return not wanted()
+
+        sampling = replace(self._sampling, temperature=0.0)
+        self._works.append(work := Work(choice.prompt, time.monotonic()))
+        try:
+            ended = self._chat.run(
+                choice.prompt, sampling, CALL_TOKENS, on_prefilled, on_token, grammar=choice.grammar
+            )
+        finally:
+            work.ended = time.monotonic()
+        if not ended:
+            return True
+        self._choice = None
+        self.call = choice.call("".join(texts))
+        return self.call is not None

@@ -22,6 +22,12 @@ from voxtui.brains.embedded.live_transcription import (
     Recogniser,
 )
 from voxtui.brains.embedded.recogniser import Moonshine, check_language, stretches
+from voxtui.brains.embedded.tool_prompt import (
+    ToolChoice,
+    tool_choice,
+    tool_prefix,
+    with_result,
+)
 from voxtui.brains.prompting import (
     SPEAKABLE,
     after_clock,
@@ -31,7 +37,7 @@ from voxtui.brains.prompting import (
     with_length,
 )
 from voxtui.brains.speculation import SpeculationThread
-from voxtui.dialogue.data import Token, UserTranscript, Utterance
+from voxtui.dialogue.data import Token, ToolCall, UserTranscript, Utterance
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
     OnWords,
@@ -119,7 +125,7 @@ class EmbeddedBrain:
     def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
         if self._fetches:
             self._fetch(progress)
-        self._load(progress)
+        self._load(progress, tool_prefix(options.tools))
         self._replies = SpeculationThread("voxtui-chat")
         # The prompt ends with the time. Its twenty tokens are read here, because the first question
         # would wait for them. The last request is also that of the first `read`.
@@ -132,7 +138,7 @@ class EmbeddedBrain:
                 raise reply.error
         self._live.start()
 
-    def _load(self, progress: Progress) -> None:
+    def _load(self, progress: Progress, prefix_of_tools: str) -> None:
         """Load both models at once, because each keeps only one core busy most of the time."""
         import numpy as np
 
@@ -143,7 +149,7 @@ class EmbeddedBrain:
                 raise _Unwanted
 
         with ThreadPoolExecutor(1, "voxtui-loading") as beside:
-            chat = beside.submit(self._load_chat, beat)
+            chat = beside.submit(self._load_chat, beat, prefix_of_tools)
             try:
                 progress("recogniser", None)
                 self._recogniser.load()
@@ -165,11 +171,11 @@ class EmbeddedBrain:
         else:
             attempt(chat_model(self._named), "auto")
 
-    def _load_chat(self, beat: Callable[[], object]) -> None:
+    def _load_chat(self, beat: Callable[[], object], prefix_of_tools: str) -> None:
         self._model = chat_model_name(self._named)
         path = model_file(self._named, beat)
         try:
-            self._chat.load(path, beat)
+            self._chat.load(path, beat, prefix_of_tools)
         except ModelError:
             check_content(path)
             raise
@@ -196,9 +202,10 @@ class EmbeddedBrain:
         pause = 0.0 if text.endswith(SENTENCE_ENDS) else TYPING_PAUSE_SECONDS
         due_at = time.monotonic() + pause
         prompt, tokens = self._question(past, text, options), self._most_tokens(options)
-        self._request(prompt, tokens, request.cancelled, settled, due_at)
+        choice = tool_choice(past, text, options)
+        self._request(prompt, tokens, request.cancelled, settled, due_at, choice)
 
-    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
+    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         user_input, timestamps = request.user_input, request.timestamps
         released = timestamps.at(Milestone.RELEASED) or time.monotonic()
         live = self._live.stop()
@@ -215,8 +222,15 @@ class EmbeddedBrain:
             self._ahead = None
             self._loaded().abandon_newest()
             raise
-        prompt = self._question(request.past, words, request.options)
-        reply = self._request(prompt, self._most_tokens(request.options), request.cancelled)
+        past, options, choice = request.past, request.options, None
+        if request.calls:
+            prompt = self._prompt(past, with_result(words, request.calls), options)
+            prompt += ASK + self._opening
+        else:
+            prompt = self._question(past, words, options)
+            choice = tool_choice(past, words, options)
+        most = self._most_tokens(options)
+        reply = self._request(prompt, most, request.cancelled, choice=choice)
         self._ahead = None
         for number, text in enumerate(until_repeated(reply.tokens())):
             if number == 0:
@@ -225,6 +239,10 @@ class EmbeddedBrain:
                 timestamps.drafted = len(reply.computed)
                 timestamps.prompt_tokens = reply.prompt_tokens
             yield Token(strip_control_characters(text))
+        if reply.call is not None:
+            timestamps.record(Milestone.PREFILLED, reply.prefilled_at)
+            timestamps.speculative_s += reply.worked_before(released)
+            yield reply.call
 
     def language(self, reply: str, timestamps: Timestamps) -> str:
         return "en"
@@ -251,9 +269,11 @@ class EmbeddedBrain:
         if complete:
             prompt = self._question(live.past, text, live.options)
             tokens = self._most_tokens(live.options)
+            choice = tool_choice(live.past, text, live.options)
         else:
             prompt, tokens = self._prompt(live.past, text.rpartition(" ")[0], live.options), 0
-        self._request(prompt, tokens, live.cancelled)
+            choice = None
+        self._request(prompt, tokens, live.cancelled, choice=choice)
 
     def _request(
         self,
@@ -262,8 +282,9 @@ class EmbeddedBrain:
         cancelled: Flag,
         settled: str = "",
         due_at: float = 0.0,
+        choice: ToolChoice | None = None,
     ) -> ChatReply:
-        reply = self._reply(prompt, max_tokens, cancelled, settled, due_at)
+        reply = self._reply(prompt, max_tokens, cancelled, settled, due_at, choice)
         if self._ahead is not None:
             reply.follow(self._ahead)
         self._ahead = self._loaded().request(reply)
@@ -276,6 +297,7 @@ class EmbeddedBrain:
         cancelled: Flag,
         settled: str = "",
         due_at: float = 0.0,
+        choice: ToolChoice | None = None,
     ) -> ChatReply:
         return ChatReply(
             self._chat,
@@ -286,6 +308,7 @@ class EmbeddedBrain:
             settled,
             due_at,
             self._progress,
+            choice,
         )
 
     def _loaded(self) -> SpeculationThread:

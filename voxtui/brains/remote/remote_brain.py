@@ -16,9 +16,10 @@ import msgspec
 
 from voxtui.brains.prompting import after_clock, instruction, paragraphs
 from voxtui.brains.remote.endpoint import SEND_LESS, NetworkTimes, RemoteEndpoint, StatusError
+from voxtui.brains.remote.function_calls import StreamedCall, call_messages, tool_fields
 from voxtui.brains.remote.http_connection import Json, error_text
 from voxtui.brains.reply_language import ReplyLanguage
-from voxtui.dialogue.data import Token, UserTranscript, Utterance
+from voxtui.dialogue.data import Token, ToolCall, UserTranscript, Utterance
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
     OnWords,
@@ -133,7 +134,7 @@ class RemoteBrain:
         if self._stt is not None and self._stt is not self._chat:
             self._stt.warm()
 
-    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
+    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         user_input, timestamps, cancelled = (
             request.user_input,
             request.timestamps,
@@ -159,8 +160,11 @@ class RemoteBrain:
         parameters = {
             **self._parameters, "max_tokens": most, "stream_options": {"include_usage": True}
         }  # fmt: skip
+        parameters |= tool_fields(request.options, request.calls)
         messages = self._messages(request.past, user_input, request.options)
-        pieces = self._texts(parameters, messages, cancelled, timing, timestamps)
+        messages += call_messages(request.calls)
+        called = StreamedCall()
+        pieces = self._texts(parameters, messages, cancelled, timing, timestamps, called)
         room = MAX_CHARACTERS_PER_TOKEN * most
         for number, text in enumerate(pieces, 1):
             if number > most:
@@ -172,6 +176,9 @@ class RemoteBrain:
             room -= len(text)
             if room <= 0:
                 return
+        if called.call is not None and not cancelled.is_set():
+            timestamps.record(Milestone.SENT, timing.sent_at)
+            yield called.call
 
     def language(self, reply: str, timestamps: Timestamps) -> str:
         return self._reply_language.of(reply, timestamps)
@@ -225,9 +232,12 @@ class RemoteBrain:
         room = MAX_CLIPS - (not isinstance(user_input, str))
         clips = clips[max(0, len(clips) - room) :]
         for number, turn in enumerate(past):
+            if turn.private:
+                continue
             if said := turn.user_input if number in clips else turn.user_text:
                 messages.append(_user(before, turn.clock, said))
                 before = ""
+            messages += call_messages(turn.calls)
             if turn.reply:
                 messages.append({"role": "assistant", "content": turn.reply_text})
         return [*messages, _user(before, options.clock, user_input)]
@@ -239,10 +249,11 @@ class RemoteBrain:
         cancelled: Flag,
         timing: NetworkTimes | None = None,
         timestamps: Timestamps | None = None,
+        called: StreamedCall | None = None,
     ) -> Generator[str, None, None]:
         body = parameters | {"messages": messages, "model": self._model, "stream": True}
         try:
-            yield from self._stream(body, cancelled, timing, timestamps)
+            yield from self._stream(body, cancelled, timing, timestamps, called)
         except StatusError as error:
             raise self._explained(error, body) from error
 
@@ -252,6 +263,7 @@ class RemoteBrain:
         cancelled: Flag,
         timing: NetworkTimes | None,
         timestamps: Timestamps | None,
+        called: StreamedCall | None,
     ) -> Generator[str, None, None]:
         host = self._chat.host
         finished = any_text = False
@@ -272,7 +284,7 @@ class RemoteBrain:
             if message := error_text(event):
                 raise RemoteError(f"{host} stopped the reply: “{self._chat.shown(message)}”.")
             try:
-                text, ended, tokens = _piece(event)
+                text, ended, tokens = _piece(event, called)
             except msgspec.ValidationError as error:
                 raise self._chat.invalid_response() from error
             if timestamps is not None and tokens:
@@ -286,7 +298,7 @@ class RemoteBrain:
             raise RemoteError(
                 f"{host}: connection closed before the end of the reply.", "Ask again."
             )
-        if not any_text:
+        if not any_text and not (called and called.call):
             raise RemoteError(
                 f"{self._model_name}: empty reply.",
                 "A model that reasons first needs a larger generation.max_new_tokens.",
@@ -401,6 +413,7 @@ def request_parameters(sampling: Sampling) -> Json:
 
 class _Content(msgspec.Struct):
     content: Any = None
+    tool_calls: Any = None
 
 
 class _Choice(msgspec.Struct):
@@ -416,8 +429,8 @@ class _StreamEvent(msgspec.Struct):
     usage: Any = None
 
 
-def _piece(event: Json) -> tuple[str, bool, int | None]:
-    """Return the text of an event, True at the end of the reply, and the reply's tokens if given.
+def _piece(event: Json, called: StreamedCall | None) -> tuple[str, bool, int | None]:
+    """Add to `called`; return an event's text, whether it is the last, and all tokens if given.
 
     Tokens of reasoning do not count, because they are not part of the reply.
     """
@@ -437,6 +450,8 @@ def _piece(event: Json) -> tuple[str, bool, int | None]:
     choice = parsed.choices[0]
     content = choice.delta or choice.message
     text = content.content if content else None
+    if called is not None and content:
+        called.add(content.tool_calls)
     shown = strip_control_characters(text) if isinstance(text, str) else ""
     return shown, bool(choice.finish_reason), tokens
 
