@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from voxtui.dialogue.tools import Tool
-from voxtui.settings.paths import user_folders
+from voxtui.settings.paths import notes_file
 from voxtui.settings.schema import ToolsConfig
 from voxtui.tools.clipboard import clipboard_tool
 from voxtui.tools.commands import command_tool
@@ -14,16 +14,11 @@ from voxtui.tools.machine import machine_tools
 from voxtui.tools.notes import Notes
 
 
-def notes_file(config: ToolsConfig) -> Path:
-    named = config.notes_file
-    return Path(named).expanduser() if named else user_folders().user_data_path / "notes.md"
-
-
 def build_tools(config: ToolsConfig) -> tuple[Tool, ...]:
     """Return the tools of the person at this machine. Reads no file."""
     tools = [
         *map(command_tool, config.command),
-        *Notes(notes_file(config)).tools(),
+        *Notes(notes_file(config.notes_file)).tools(),
         *machine_tools(),
         clipboard_tool(),
     ]
