@@ -74,6 +74,8 @@ class ReplyOptions:
     """speed of the speech; None: that of the configuration"""
     clock: str = ""
     """the line with the time before the user's part; empty: none"""
+    json_schema: str = ""
+    """the JSON schema that the reply keeps to; empty: any text"""
 
     def with_clock(self, clock: str) -> ReplyOptions:
         return replace(self, clock=clock)
