@@ -89,6 +89,7 @@ class Engine:
     `skills` None: the brain answers everything. `local` False: it is one of several in a server, so
     it answers nothing about this machine, bugs of other threads are not its own, and it neither
     warms up nor closes its brain and its voice. `captions`: report the words while they are spoken.
+    `confirms`: the front end answers KeyNeeded by a key; otherwise no tool that acts is run.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Engine:
         skills: Skills | None = None,
         local: bool = True,
         captions: bool = False,
+        confirms: bool = False,
     ) -> None:
         self._emit = emit
         self._inbox = Inbox()
@@ -128,6 +130,7 @@ class Engine:
             emit,
             safe_skills,
             local,
+            confirms,
         )
         self._turns = TurnTaking(self._dialogue, captions)
         self._skills = safe_skills
@@ -401,8 +404,8 @@ class Engine:
             self._emit(Notice(message))  # at once, because a sound server may hang
         events = devices.replace_microphone()
         if devices.microphone is None and lost is not None:
-            gone = f"The microphone {lost.name!r} is lost, and there is no other."
-            events.append(Notice(gone, "error"))
+            sentence = f"The microphone {lost.name!r} is lost, and there is no other."
+            events.append(Notice(sentence, "error"))
         self._components.report(events)
         if self._listener.source == MICROPHONE:
             self._turns.act_on(self._listener.finish())

@@ -20,6 +20,7 @@ from voxtui.dialogue.commands import (
     Answer,
     Cancel,
     Command,
+    Confirm,
     NewConversation,
     Quit,
     Redo,
@@ -96,6 +97,8 @@ class Inbox:
         match command:
             case Silence():
                 return self._silence()
+            case Confirm():
+                return self._confirm(command)
             case Cancel() | NewConversation() | ReplaceComponents() | Speak() | Quit():
                 silenced = self._silence()
                 if silenced and isinstance(command, Cancel):
@@ -126,7 +129,7 @@ class Inbox:
                 if turn is None:
                     return 0
             case Release(turn=number, answers=answers):
-                self.newest.kept |= not answers and number == self.newest.number
+                self.newest.committed |= not answers and number == self.newest.number
             case Cancel(turn=number):
                 turn = self.newest
                 if turn.over or number not in (None, turn.number):
@@ -147,6 +150,15 @@ class Inbox:
         self._queue.put(Posted(command, turn, typed))
         return turn.number if turn else 0
 
+    def _confirm(self, confirm: Confirm) -> int:
+        """Decide on the call of the newest turn, once. Return the turn's number, or 0."""
+        turn = self.newest
+        if turn.number != confirm.turn or turn.over or turn.decided.is_set():
+            return 0
+        turn.confirmed = confirm.yes
+        turn.decided.set()
+        return turn.number
+
     def _create(self) -> TurnHandle:
         """Cancel the newest turn and return a newer one. The caller holds the lock."""
         self._silence()
@@ -155,17 +167,17 @@ class Inbox:
         return self.newest
 
     def _answered(self) -> TurnHandle | None:
-        """Return the newest turn if it is only kept, else a turn of its own.
+        """Return the newest turn if it is only committed, else a turn of its own.
 
         None while an utterance is detected: a new turn would end it.
         """
         turn = self.newest
         if turn.is_detecting:
             return None
-        if not turn.kept or turn.asked:
+        if not turn.committed or turn.answer_requested:
             turn = self._create()
             turn.timestamps.record(Milestone.RELEASED)
-        turn.asked = True
+        turn.answer_requested = True
         return turn
 
     def _typed(self, text: str, begun: datetime | None) -> TypedText:

@@ -122,7 +122,7 @@ class Components:
             if change.brain is not None:
                 self._use_brain(_brain_loaders(change.brain))
         except BaseException:
-            _close_given(change)
+            _close_parts(change)
             if worker is not None:
                 worker.close()
             raise
@@ -240,7 +240,7 @@ def _voices(change: ReplaceComponents) -> Fallbacks[Voice] | None:
     return _voice_loaders(change.voice)
 
 
-def _close_given(change: ReplaceComponents) -> None:
+def _close_parts(change: ReplaceComponents) -> None:
     for part in (change.microphone, change.speaker, change.voice, change.brain):
         if not isinstance(part, str | Fallbacks | None):
             part.close()
