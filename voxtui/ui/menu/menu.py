@@ -50,7 +50,7 @@ VOICES = {
     "none": "None, text only",
 }
 PRESETS = {"balanced": "Answers of usual length", "ultra": "Very short answers"}
-PANELS = {"line": "Times in one line", "glance": "Times at a glance", "lab": "Every number"}
+PANELS = {"line": "Times in one line", "glance": "Summary of the times", "lab": "Every number"}
 
 Found = TypeVar("Found")
 
