@@ -27,7 +27,7 @@ from voxtui.dialogue.events import (
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Turn
 from voxtui.errors import InputError, ModelError
-from voxtui.settings.schema import Config, UiConfig, VadConfig
+from voxtui.settings.schema import Config, VadConfig
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.help import Help

@@ -86,7 +86,7 @@ async def test_every_choice_is_in_the_palette_and_marked_if_in_force():
         for title in (
             "Microphone: the system's default ✓", "Microphone: USB Microphone",
             "Speaker: the system's default ✓", "Speaker: Headphones",
-            "Model: The best for this machine ✓", "Model: Small local model",
+            "Model: The best for this machine ✓", "Model: Qwen2.5-Coder 1.5B, on this machine",
             "Voice: None, text only", "Voice: Speed 1 ✓", "Voice: Speed 1.5",
             "Model: Very short answers", "Model: Answers of usual length ✓",
             "Look: Theme voxtui-light", "Look: Theme by the terminal ✓", "Look: Theme nord",
@@ -646,3 +646,16 @@ async def test_the_garbage_collector_is_frozen_at_the_first_load_only(monkeypatc
         await s.settle()
         assert s.app.session.models_are_new
         assert frozen == [1]
+
+
+async def test_a_search_finds_the_entries_with_its_words_before_similar_ones():
+    async with screen(factories=make_factories()) as s:
+        await s.pilot.press("ctrl+p", *"theme")
+        await s.settle()
+        await s.app.workers.wait_for_complete()
+        await s.settle()
+        titles = [entry.title for entry in s.app.screen._lines if entry is not None]
+        assert titles and all("heme" in title for title in titles)
+        await s.pilot.press(*["backspace"] * 5, *"hstory")  # one letter is missing
+        await s.settle()
+        assert "History" in s.text

@@ -148,7 +148,7 @@ async def test_a_click_on_a_turn_and_on_the_footer_does_the_same():
         await s.settle()
         await s.pilot.click(offset=(s.lines[-1].index("Speak"), 23))
         await s.settle()
-        assert s.engine.calls[-1] == ("Speak", "It is Paris.")
+        assert s.engine.calls[-1] == ("speak", "It is Paris.")
 
 
 async def test_copy_takes_the_selected_answer():
@@ -172,6 +172,7 @@ async def test_a_deleted_turn_is_gone_from_screen_and_record_until_undo():
         assert s.app.turns.selected is None
         await s.send("/undo")
         assert s.app.transcript.text == before and [*s.app.session.record.turns] == [1, 2, 3]
+        await s.press("escape")
         await s.pilot.press("up", "up")
         await s.settle()
         assert s.app.turns.selected == 2
