@@ -344,15 +344,8 @@ def test_the_errors_match_the_description(server):
 
 def test_every_field_of_openai_is_obeyed_without_effect_or_refused():
     obeyed = {"file", "model", "response_format", "language", "languages"}
-    obeyed.add("timestamp_granularities")
-        "file",
-        "model",
-        "response_format",
-        "language",
-        "languages",
-        "timestamp_granularities",
-    }
     fields = set(TranscriptionCreateParamsBase.__annotations__)
+    obeyed.add("timestamp_granularities")
     assert fields - obeyed - WITHOUT_EFFECT - REFUSED == set()
     text = (Path(__file__).parents[2] / "docs/serve.md").read_text()
     assert [name for name in sorted(WITHOUT_EFFECT | REFUSED) if f"`{name}`" not in text] == []

@@ -114,7 +114,8 @@ class EmbeddedBrain:
     @property
     def description(self) -> str:
         name = self._model.removesuffix(".gguf").rpartition("/")[2]
-        return f"embedded: {name} (small local model, English)"
+        known = CHAT_MODELS.get(self._model)
+        return f"embedded: {name} ({known.title if known else name}, English)"
 
     def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
         if self._fetches:
