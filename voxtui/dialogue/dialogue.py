@@ -25,8 +25,6 @@ class Dialogue:
     config: LiveConfig
     emit: Callable[[Event], object]
     skills: Skills | None
-    local: bool
-    """the user sits at this machine"""
     state: State = State.LOADING
 
     def enter(self, state: State) -> None:

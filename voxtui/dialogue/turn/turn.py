@@ -234,7 +234,7 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
         for item in items:
             yield item
             final = isinstance(item, UserTranscript) and not turn.cancelled
-            if final and skills is not None and dialogue.local:
+            if final and skills is not None:
                 again, before = turn.source == REPLAY, (*history.dropped, *past)
                 turn.answer = skills.answer(
                     SkillRequest(item.text, again, before, brain.sends_to, dialogue.config.current)
