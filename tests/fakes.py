@@ -37,9 +37,11 @@ from voxtui.dialogue.data import (
     Frame,
     SpeechChunk,
     Token,
+    ToolCall,
     UserTranscript,
     Utterance,
 )
+from voxtui.dialogue.dialogue import FrontEnd
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import (
     Died,
@@ -103,7 +105,7 @@ class LoudIsSpeech:
 
 class ScriptedBrain:
     """FakeBrain: each reply is the next script. A str is a token, an Event is waited for, an
-    exception is raised; `heard` is reported first."""
+    exception is raised, a ToolCall is yielded; `heard` is reported first."""
 
     name = "scripted"
     description = "scripted brain"
@@ -111,7 +113,7 @@ class ScriptedBrain:
 
     def __init__(
         self,
-        *scripts: list[str | Flag | Exception],
+        *scripts: list[str | Flag | Exception | ToolCall],
         heard: str | None = "what was said",
         transcript: list[str | Flag | Exception] | None = None,
     ) -> None:
@@ -123,6 +125,7 @@ class ScriptedBrain:
         self.said: list[Utterance | str] = []
         self.listened: list[tuple[Past, Flag, ReplyOptions]] = []
         self.manners: list[ReplyOptions] = []
+        self.requests: list[TurnRequest] = []
         self.flags: list[Flag] = []
         """which cancel the replies"""
         self.clocks: list[str] = []
@@ -170,6 +173,7 @@ class ScriptedBrain:
         self.said.append(request.user_input)
         self.clocks.append(request.options.clock)
         self.manners.append(request.options)
+        self.requests.append(request)
         self.flags.append(request.cancelled)
         if isinstance(request.user_input, str):
             yield UserTranscript(request.user_input)
@@ -184,6 +188,8 @@ class ScriptedBrain:
                     if cancelled.is_set():
                         return
                     yield Token(step)
+                case ToolCall():
+                    yield step
                 case threading.Event():
                     assert step.wait(SECONDS)
                 case _:
@@ -384,7 +390,8 @@ def engine_on_fakes(emit: Callable[[Event], object], **components: Any) -> Engin
         **pick("microphone", "speaker"), system=system if system.fallback_devices else None
     )
     config = components.pop("config", None) or Config()
-    return Engine(models, config, emit, devices, **components)
+    front_end = FrontEnd(**pick("captions", "confirms"))
+    return Engine(models, config, emit, devices, front_end=front_end, **components)
 
 
 def noted(command: Command) -> tuple[object, ...]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from voxtui.dialogue.commands import ReplaceComponents
     from voxtui.dialogue.components.sound_devices import Devices
     from voxtui.dialogue.data import Samples
+    from voxtui.dialogue.dialogue import FrontEnd
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Event
     from voxtui.dialogue.fallbacks import Fallbacks
@@ -44,14 +45,16 @@ def devices_engine(
 ) -> Engine:
     """Return an engine on the microphone and the speaker of the configuration.
 
-    It downloads Voxtral while it loads, if the configuration names it. `captions`: see Engine.
+    It downloads Voxtral while it loads, if the configuration names it. `captions`: see FrontEnd.
     """
 
     from voxtui.dialogue.components.sound_devices import Devices
+    from voxtui.dialogue.dialogue import FrontEnd
 
     microphone = _microphone(config.audio.input, config)
     devices = Devices(microphone, build_speaker(config.audio.output), _SoundSystem(config))
-    return build_engine(config, emit, devices, build_skills(), captions, frozenset({VOXTRAL}))
+    front_end = FrontEnd(captions, confirms=True)
+    return build_engine(config, emit, devices, build_skills(), front_end, frozenset({VOXTRAL}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +125,15 @@ def build_engine(
     emit: Callable[[Event], object],
     devices: Devices,
     skills: Skills | None = None,
-    captions: bool = False,
+    front_end: FrontEnd | None = None,
     may_download: frozenset[str] = NO_DOWNLOAD,
 ) -> Engine:
     """Return an engine with the models of `config`, on these devices. Raises ModelError.
 
-    `skills`: see build_skills. `captions`: see Engine.
+    `skills`: see build_skills.
     """
     from voxtui.dialogue.components.components import Models
+    from voxtui.dialogue.dialogue import NO_FRONT_END
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Notice
 
@@ -142,7 +146,7 @@ def build_engine(
         build_voice(config, notify),
         build_detector(config) if _may_overhear(config) else None,
     )
-    return Engine(models, config, emit, devices, skills, captions)
+    return Engine(models, config, emit, devices, skills, front_end or NO_FRONT_END)
 
 
 def build_skills(rings: bool = True) -> Skills:

@@ -87,6 +87,7 @@ def talking(
     sound_system: Callable[[], object] = lambda: None,
     skills: Skills | None = None,
     captions: bool = False,
+    confirms: bool = False,
     past: Past = (),
 ) -> Iterator[EngineTest]:
     """`silent`: the engine has no voice. `loaded` False: begins before the models are.
@@ -111,6 +112,7 @@ def talking(
         sound_system=sound_system,
         skills=skills,
         captions=captions,
+        confirms=confirms,
     )
     engine.start(past)
     try:

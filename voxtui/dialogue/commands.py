@@ -87,6 +87,13 @@ class Cancel(msgspec.Struct, frozen=True):
     turn: int | None = None
 
 
+class Confirm(msgspec.Struct, frozen=True):
+    """Answer the question whether a tool may run for `turn`. A key did this, never a voice."""
+
+    turn: int
+    yes: bool
+
+
 class Silence(msgspec.Struct, frozen=True):
     """Stop the timers and reminders that ring. The result is 0 if none does, else negative."""
 
@@ -209,6 +216,7 @@ Command: TypeAlias = (
     NewTurn
     | Release
     | Cancel
+    | Confirm
     | Silence
     | Typing
     | Attach

@@ -40,7 +40,7 @@ from voxtui.dialogue.commands import (
 from voxtui.dialogue.components.components import Closing, Components, Models
 from voxtui.dialogue.components.sound_devices import LOOK_SECONDS, NO_DEVICES, Devices, SoundDevices
 from voxtui.dialogue.data import MICROPHONE, Frame
-from voxtui.dialogue.dialogue import Dialogue
+from voxtui.dialogue.dialogue import NO_FRONT_END, Dialogue, FrontEnd
 from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice, State
 from voxtui.dialogue.history.history import History
 from voxtui.dialogue.inbox import Inbox, Posted
@@ -73,8 +73,8 @@ class Engine:
     """Drives devices and models through turns.
 
     `emit` is called on several threads and returns at once. `skills` None: the brain answers
-    everything. `captions`: report the words while they are spoken. Where the models are not owned,
-    the engine is one of several in a server, so bugs of other threads are not its own.
+    everything. Where the models are not owned, the engine is one of several in a server, so bugs of
+    other threads are not its own.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Engine:
         emit: Callable[[Event], object],
         devices: Devices = NO_DEVICES,
         skills: Skills | None = None,
-        captions: bool = False,
+        front_end: FrontEnd = NO_FRONT_END,
     ) -> None:
         self._emit = emit
         self._inbox = Inbox()
@@ -105,8 +105,9 @@ class Engine:
             self._config,
             emit,
             safe_skills,
+            front_end,
         )
-        self._turns = TurnTaking(self._dialogue, captions)
+        self._turns = TurnTaking(self._dialogue)
         self._skills = safe_skills
         self._announcer = Announcer(self._dialogue)
         self._owns_models = models.owned

@@ -20,6 +20,7 @@ from voxtui.dialogue.commands import (
     Answer,
     Cancel,
     Command,
+    Confirm,
     NewConversation,
     Quit,
     Redo,
@@ -96,6 +97,8 @@ class Inbox:
         match command:
             case Silence():
                 return self._silence()
+            case Confirm():
+                return self._confirm(command)
             case Cancel() | NewConversation() | ReplaceComponents() | Speak() | Quit():
                 silenced = self._silence()
                 if silenced and isinstance(command, Cancel):
@@ -146,6 +149,15 @@ class Inbox:
                 pass
         self._queue.put(Posted(command, turn, typed))
         return turn.number if turn else 0
+
+    def _confirm(self, confirm: Confirm) -> int:
+        """Decide on the call of the newest turn, once. Return the turn's number, or 0."""
+        turn = self.newest
+        if turn.number != confirm.turn or turn.over or turn.decided.is_set():
+            return 0
+        turn.confirmed = confirm.yes
+        turn.decided.set()
+        return turn.number
 
     def _create(self) -> TurnHandle:
         """Cancel the newest turn and return a newer one. The caller holds the lock."""

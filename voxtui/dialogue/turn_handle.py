@@ -21,6 +21,10 @@ class TurnHandle:
     """The utterance enters the history without an answer."""
     answer_requested: bool = False
     """An answer to a committed utterance was requested."""
+    decided: threading.Event = field(default_factory=threading.Event)
+    """Set once a key has confirmed or refused the call of a tool."""
+    confirmed: bool = False
+    """The key confirmed it."""
     detected: bool = False
     """Its speech began by itself, hands-free."""
 

@@ -51,14 +51,15 @@ class History:
         heard: str,
         clock: str = "",
         by_rule: bool = False,
+        private: bool = False,
     ) -> None:
         """Add a turn with the tokens of `reply` that were `heard`; nothing if none was heard.
 
-        The reply is not the brain's own if `by_rule`.
+        The reply is not the brain's own if `by_rule`. `private`: see PastTurn.
         """
         tokens = _tokens_within(reply, len(heard))
         if any(token.text for token in tokens):
-            added = PastTurn(user_input, words, tokens, number=turn, clock=clock)
+            added = PastTurn(user_input, words, tokens, number=turn, clock=clock, private=private)
             self._set((*self.past, added), DELAY if by_rule else 1.0)
 
     def insert(self, turn: PastTurn, after: int | None = None, first: bool = False) -> None:

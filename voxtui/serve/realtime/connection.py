@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.components.sound_devices import Devices
+from voxtui.dialogue.dialogue import FrontEnd
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import StateChanged
 from voxtui.serve.access import token_of
@@ -300,4 +301,6 @@ def engine(
     vad = replace(config.vad, hands_free=False, listen_while_speaking=False)
     models = Models(parts.detector, parts.brain, parts.voice, parts.overhearing, owned=False)
     devices = Devices(WireMicrophone(), speaker)
-    return Engine(models, replace(config, vad=vad), emit, devices, captions=True)
+    return Engine(
+        models, replace(config, vad=vad), emit, devices, front_end=FrontEnd(captions=True)
+    )
