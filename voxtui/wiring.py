@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.dialogue.commands import ReplaceComponents
     from voxtui.dialogue.components.sound_devices import Devices
-    from voxtui.dialogue.data import Samples
+    from voxtui.dialogue.data import Samples, SpeechChunk
     from voxtui.dialogue.dialogue import FrontEnd
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Event
@@ -118,6 +118,13 @@ def build_speaker(name: str) -> SounddeviceSpeaker:
     from voxtui.audio.speaker import SounddeviceSpeaker
 
     return SounddeviceSpeaker(name)
+
+
+def build_cue() -> SpeechChunk:
+    """Return the sound that says that the microphone opens."""
+    from voxtui.audio.chime import cue
+
+    return cue(48_000)
 
 
 def build_engine(
