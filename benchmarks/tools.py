@@ -23,6 +23,7 @@ from benchmarks.conversation import clips
 from voxtui.audio.file_speaker import SilentSpeaker
 from voxtui.commands.headless import headless
 from voxtui.dialogue.commands import NewConversation
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.timestamps import Turn
 from voxtui.settings.schema import BrainConfig, Config, ToolCommand, ToolsConfig
 from voxtui.wiring import build_engine, build_skills
@@ -70,7 +71,7 @@ def main() -> None:
 
         def engine(emit: Any) -> Any:
             skills = build_skills(config, rings=False)
-            return build_engine(config, emit, None, SilentSpeaker(), skills=skills)
+            return build_engine(config, emit, Devices(speaker=SilentSpeaker()), skills)
 
         results: list[dict[str, Any]] = []
         with headless(engine) as started:

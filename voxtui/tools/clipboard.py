@@ -7,12 +7,12 @@ from threading import Event as Flag
 from voxtui.dialogue.tools import Tool, ToolResult
 from voxtui.errors import one_line
 from voxtui.terminal.text_input import clipboard_text
-from voxtui.tools.words import one_of, plain
+from voxtui.tools.words import plain, whole_requests
 
 READ_ALOUD = 300
 """characters that are read aloud as they are; the brain words a longer text"""
 
-_READ = one_of(
+_READ = whole_requests(
     r"(?:what is|read(?: me| out)?|show me) (?:on|in )?(?:my |the )?clipboard",
     r"what is (?:on|in) (?:my|the) clipboard(?: (?:right )?now)?",
     r"what did i (?:just |last )?copy(?: to (?:my|the) clipboard)?",
@@ -28,7 +28,7 @@ def clipboard_tool() -> Tool:
         examples=(("Read what I have just copied.", "{}"),),
         triggers=(
             r"\b(?:my|the) clipboard\b",
-            r"\bi(?:'ve| have)?(?: just)? cop(?:y|ied)\b",
+            r"\bi(?:'ve| have)? just cop(?:y|ied)\b",
         ),
         acts=True,
         rule=lambda words: "{}" if _READ.fullmatch(plain(words)) else None,

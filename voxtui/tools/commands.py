@@ -27,6 +27,13 @@ _COMMON = frozenset(
 )
 
 
+_ORDER = (
+    r"^(?!\W*(?:(?:and|but|so|well|oh) )*(?:was|were|did|does|has|had|have|who|why|how|what|when"
+    r"|where|which|should|shall|is|are|am|don't|do|never|if)\b)"
+)
+"""Nothing that begins so is an order: a question, or a negation."""
+
+
 def command_tool(command: ToolCommand) -> Tool:
     """Return the tool of a command. Its key is asked for unless `ask` is false."""
     values = tuple(_samples(command, place) for place in (0, -1))
@@ -35,14 +42,14 @@ def command_tool(command: ToolCommand) -> Tool:
     )
     words = re.sub(r"\{\w+\}", " ", command.sentence)
     marks = [word for word in re.findall(r"[^\W\d_]+", words.lower()) if word not in _COMMON]
-    triggers = (rf"\b(?:{'|'.join(_stem(mark) for mark in marks)})",) if marks else ()
+    stems = "|".join(_stem(mark) for mark in marks) or r"\w"
     return Tool(
         command.name,
         _filled(command.sentence, dict.fromkeys(command.arguments, "…")),
         lambda arguments, cancelled: _run(command, arguments, cancelled),
         json.dumps(_schema(command)),
         tuple(examples),
-        triggers,
+        (rf"{_ORDER}.*\b(?:{stems})",),
         acts=command.ask,
         timeout_s=command.timeout_s + 1,
         rule=lambda text: _match(command, text),

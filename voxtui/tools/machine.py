@@ -14,7 +14,7 @@ from threading import Event as Flag
 from voxtui.dialogue.tools import Tool, ToolResult
 from voxtui.errors import InputError
 from voxtui.skills.normalise import say_span, spoken_list
-from voxtui.tools.words import one_of, output_of, plain
+from voxtui.tools.words import output_of, plain, whole_requests
 
 COMMAND_SECONDS = 2.0
 
@@ -27,7 +27,7 @@ _DISK = r"(?:disks?|hard (?:disk|drive)|drive|ssd|disk space)"
 
 
 def _question(*forms: str) -> Callable[[str], str | None]:
-    whole = one_of(*forms)
+    whole = whole_requests(*forms)
     return lambda words: "{}" if whole.fullmatch(plain(words)) else None
 
 

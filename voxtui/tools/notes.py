@@ -13,7 +13,7 @@ from voxtui.dialogue.tools import Tool, ToolResult
 from voxtui.errors import InputError, one_line
 from voxtui.skills.normalise import strip_courtesy
 from voxtui.storage.files import open_private, read_file
-from voxtui.tools.words import LONGEST_REQUEST, one_of
+from voxtui.tools.words import LONGEST_REQUEST, whole_requests
 
 FILE_BYTES = 200_000
 LONGEST_NOTE = 500
@@ -22,14 +22,14 @@ READ_ALOUD = 5
 
 HEAD = "# Notes of voxtui. One a line; edit them as you like.\n\n"
 
-_NOTE = one_of(
+_NOTE = whole_requests(
     r"(?:remember|don't forget|memori[sz]e)(?: that|:) (?P<a>.+)",
     r"(?:make|take|write|leave)(?: me)? (?:a|another) note(?: that| of|:) (?P<b>.+)",
     r"(?:note|write|jot)(?: down)?(?: that|:) (?P<c>.+)",
     r"(?:add|put) (?P<d>.+) (?:to|in|into|on) my notes",
     r"(?:add|put) (?:to|in|into|on) my notes(?: that|:)? (?P<e>.+)",
 )
-_READ = one_of(
+_READ = whole_requests(
     r"(?:what (?:is|do i have|have i got)|what's|show(?: me)?|read(?: me| out)?|list) "
     r"(?:in |on )?(?:all )?(?:of )?my notes(?: (?:about|on) (?P<about>.+))?",
     r"what did i (?:note|ask you to (?:note|remember))(?: about (?P<about2>.+))?",

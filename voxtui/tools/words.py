@@ -23,7 +23,7 @@ def plain(words: str) -> str:
     return "" if len(words) > LONGEST_REQUEST else strip_courtesy(normalise(words))
 
 
-def one_of(*forms: str) -> re.Pattern[str]:
+def whole_requests(*forms: str) -> re.Pattern[str]:
     """Return a pattern of whole requests in any of `forms`."""
     return re.compile("|".join(f"(?:{form})" for form in forms), re.IGNORECASE)
 

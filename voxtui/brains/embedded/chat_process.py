@@ -75,16 +75,17 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate).
-
-    `grammar` replaces that of Setup; None: it holds.
-    """
+    """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate)."""
 
     prompt: str
     sampling: Sampling
     max_tokens: int
-    ignore_end: bool
+    ignore_end: bool = False
+    """the model does not end its reply"""
+    json_schema: str = ""
+    """the JSON schema that the reply keeps to, instead of the grammar; empty: none"""
     grammar: str | None = None
+    """the grammar of this reply; None: that of Setup"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,22 +187,17 @@ class Llama:
 
     def run(
         self,
-        prompt: str,
-        sampling: Sampling,
-        max_tokens: int,
+        request: ChatRequest,
         on_prefilled: Callable[[int, int], bool],
         on_token: Callable[[str], bool],
-        *,
-        ignore_end: bool = False,
-        grammar: str | None = None,
     ) -> bool:
-        """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate).
+        """Do `request`.
 
         `on_prefilled` is called around each batch of the prompt, with the tokens that are evaluated
         and all of them; `on_token` with the text of each token. Once either returns True the model
         stops; tokens that were sent before still arrive. Returns True at the end of the reply.
-        `ignore_end` keeps the model from ending it. `grammar`: see ChatRequest. Loads
-        again if the process was lost before. Raises ModelError.
+        Loads again if the process was lost before.
+        Raises ModelError.
         """
         if self._path is None:
             raise ModelError("The chat model is not loaded.")
@@ -212,7 +208,7 @@ class Llama:
         assert self._pipe is not None
         stopped = False
         try:
-            self._pipe.send(ChatRequest(prompt, sampling, max_tokens, ignore_end, grammar))
+            self._pipe.send(request)
             while (answer := self._pipe.recv()) not in (Signal.DONE, Signal.STOPPED):
                 if isinstance(answer, Failure):
                     raise ModelError(answer.message, answer.hint)

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Event as Flag
 
-from voxtui.brains.embedded.chat_process import ASK, BEAT_SECONDS, Llama, chatml
+from voxtui.brains.embedded.chat_process import ASK, BEAT_SECONDS, ChatRequest, Llama, chatml
 from voxtui.brains.embedded.chat_reply import ChatModel, ChatReply
 from voxtui.brains.embedded.live_transcription import (
     LiveTranscription,
@@ -120,7 +120,8 @@ class EmbeddedBrain:
     @property
     def description(self) -> str:
         name = self._model.removesuffix(".gguf").rpartition("/")[2]
-        return f"embedded: {name} (small local model, English)"
+        known = CHAT_MODELS.get(self._model)
+        return f"embedded: {name} ({known.title if known else name}, English)"
 
     def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
         if self._fetches:
@@ -131,7 +132,8 @@ class EmbeddedBrain:
         # would wait for them. The last request is also that of the first `read`.
         prompt = self._prompt((), "", options)
         for tokens in (WARM_UP_TOKENS, 0):
-            reply = self._loaded().request(self._reply(prompt, tokens, Flag()))
+            request = ChatRequest(prompt, self._sampling, tokens)
+            reply = self._loaded().request(self._reply(request, Flag()))
             while not reply.wait(BEAT_SECONDS):
                 progress("warming up", None)
             if reply.error is not None:
@@ -203,7 +205,7 @@ class EmbeddedBrain:
         due_at = time.monotonic() + pause
         prompt, tokens = self._question(past, text, options), self._most_tokens(options)
         choice = tool_choice(past, text, options)
-        self._request(prompt, tokens, request.cancelled, settled, due_at, choice)
+        self._request(prompt, tokens, request.cancelled, settled, due_at, choice=choice)
 
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         user_input, timestamps = request.user_input, request.timestamps
@@ -229,10 +231,11 @@ class EmbeddedBrain:
         else:
             prompt = self._question(past, words, options)
             choice = tool_choice(past, words, options)
-        most = self._most_tokens(options)
-        reply = self._request(prompt, most, request.cancelled, choice=choice)
+        schema, most = options.json_schema, self._most_tokens(options)
+        reply = self._request(prompt, most, request.cancelled, json_schema=schema, choice=choice)
         self._ahead = None
-        for number, text in enumerate(until_repeated(reply.tokens())):
+        texts = reply.tokens() if schema else until_repeated(reply.tokens())
+        for number, text in enumerate(texts):
             if number == 0:
                 timestamps.record(Milestone.PREFILLED, reply.prefilled_at)
                 timestamps.speculative_s += reply.worked_before(released)
@@ -282,9 +285,11 @@ class EmbeddedBrain:
         cancelled: Flag,
         settled: str = "",
         due_at: float = 0.0,
+        json_schema: str = "",
         choice: ToolChoice | None = None,
     ) -> ChatReply:
-        reply = self._reply(prompt, max_tokens, cancelled, settled, due_at, choice)
+        request = ChatRequest(prompt, self._sampling, max_tokens, json_schema=json_schema)
+        reply = self._reply(request, cancelled, settled, due_at, choice)
         if self._ahead is not None:
             reply.follow(self._ahead)
         self._ahead = self._loaded().request(reply)
@@ -292,24 +297,13 @@ class EmbeddedBrain:
 
     def _reply(
         self,
-        prompt: str,
-        max_tokens: int,
+        request: ChatRequest,
         cancelled: Flag,
         settled: str = "",
         due_at: float = 0.0,
         choice: ToolChoice | None = None,
     ) -> ChatReply:
-        return ChatReply(
-            self._chat,
-            prompt,
-            self._sampling,
-            max_tokens,
-            cancelled,
-            settled,
-            due_at,
-            self._progress,
-            choice,
-        )
+        return ChatReply(self._chat, request, cancelled, settled, due_at, self._progress, choice)
 
     def _loaded(self) -> SpeculationThread:
         if self._replies is None:

@@ -40,7 +40,7 @@ NO_TOOL = (
     "What does a barometer measure?",
     "Please don't do that.",
     "My brother always forgets his keys.",
-    "How do people keep their kitchen clean?",
+    "Was it still off yesterday?",
     "Should I do it before I go to bed?",
     "Why is grass green?",
 )

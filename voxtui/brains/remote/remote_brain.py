@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from threading import Event as Flag
 from typing import Any
 
@@ -161,6 +162,15 @@ class RemoteBrain:
             **self._parameters, "max_tokens": most, "stream_options": {"include_usage": True}
         }  # fmt: skip
         parameters |= tool_fields(request.options, request.calls)
+        if schema := request.options.json_schema:
+            parameters["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {
+                    "name": "answer",
+                    "strict": True,
+                    "schema": msgspec.json.decode(schema),
+                },
+            }
         messages = self._messages(request.past, user_input, request.options)
         messages += call_messages(request.calls)
         called = StreamedCall()
@@ -284,11 +294,17 @@ class RemoteBrain:
             if message := error_text(event):
                 raise RemoteError(f"{host} stopped the reply: “{self._chat.shown(message)}”.")
             try:
-                text, ended, tokens = _piece(event, called)
+                parsed = msgspec.convert(event, _StreamEvent)
+                if called is not None:
+                    called.add(parsed.tool_calls)
             except msgspec.ValidationError as error:
                 raise self._chat.invalid_response() from error
-            if timestamps is not None and tokens:
-                timestamps.tokens = tokens
+            text, ended = parsed.piece
+            if timestamps is not None and parsed.usage is not None:
+                with suppress(msgspec.ValidationError):  # some servers count in a way of their own
+                    usage = msgspec.convert(parsed.usage, _Usage)
+                    timestamps.tokens = usage.reply_tokens or timestamps.tokens
+                    timestamps.prompt_tokens = usage.prompt_tokens or 0
             finished = finished or ended
             if text:
                 any_text = True
@@ -424,36 +440,42 @@ class _Choice(msgspec.Struct):
     finish_reason: Any = None
 
 
+class _Details(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    completion_tokens_details: _Details | None = None
+
+    @property
+    def reply_tokens(self) -> int:
+        """Return the tokens of the reply. Those of reasoning are no part of it."""
+        details = self.completion_tokens_details
+        return (self.completion_tokens or 0) - ((details and details.reasoning_tokens) or 0)
+
+
 class _StreamEvent(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: Any = None
 
+    @property
+    def tool_calls(self) -> Any:
+        choice = self.choices[0] if self.choices else None
+        content = choice and (choice.delta or choice.message)
+        return content.tool_calls if content else None
 
-def _piece(event: Json, called: StreamedCall | None) -> tuple[str, bool, int | None]:
-    """Add to `called`; return an event's text, whether it is the last, and all tokens if given.
-
-    Tokens of reasoning do not count, because they are not part of the reply.
-    """
-    parsed = msgspec.convert(event, _StreamEvent)
-    tokens = None
-    match parsed.usage:
-        case {"completion_tokens": int(count), "completion_tokens_details": {
-            "reasoning_tokens": int(reasoning)
-        }}:  # fmt: skip
-            tokens = count - reasoning
-        case {"completion_tokens": int(count)}:
-            tokens = count
-        case _:
-            pass
-    if not parsed.choices:
-        return "", False, tokens
-    choice = parsed.choices[0]
-    content = choice.delta or choice.message
-    text = content.content if content else None
-    if called is not None and content:
-        called.add(content.tool_calls)
-    shown = strip_control_characters(text) if isinstance(text, str) else ""
-    return shown, bool(choice.finish_reason), tokens
+    @property
+    def piece(self) -> tuple[str, bool]:
+        """Return the text of the event, and True at the end of the reply."""
+        if not self.choices:
+            return "", False
+        choice = self.choices[0]
+        content = choice.delta or choice.message
+        text = content.content if content else None
+        shown = strip_control_characters(text) if isinstance(text, str) else ""
+        return shown, bool(choice.finish_reason)
 
 
 def _user(before: str, clock: str, user_input: Utterance | str) -> Json:
