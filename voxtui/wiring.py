@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.dialogue.commands import ReplaceComponents
-    from voxtui.dialogue.data import Samples
+    from voxtui.dialogue.components.sound_devices import SoundDevices
+    from voxtui.dialogue.data import Frame, Samples
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Event
     from voxtui.dialogue.fallbacks import Fallbacks
@@ -74,6 +75,23 @@ def build_microphone(name: str) -> SounddeviceMicrophone:
     from voxtui.audio.microphone import SounddeviceMicrophone
 
     return SounddeviceMicrophone(name)
+
+
+def microphone_alone(
+    config: Config, on_frame: Callable[[Frame], None], on_lost: Callable[[object, str], None]
+) -> SoundDevices:
+    """Return the microphone of the configuration, which is opened again when it is lost.
+
+    There is no speaker. The other arguments: see SoundDevices.
+    """
+    from voxtui.audio.portaudio import sound_system
+    from voxtui.dialogue.components.sound_devices import SoundDevices
+
+    def fallback_devices() -> tuple[Microphone, None]:
+        return build_microphone(""), None
+
+    microphone = build_microphone(config.audio.input)
+    return SoundDevices(microphone, None, fallback_devices, on_frame, on_lost, sound_system)
 
 
 def _microphone(name: str, config: Config) -> SounddeviceMicrophone:

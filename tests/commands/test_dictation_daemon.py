@@ -3,11 +3,12 @@
 import os
 import socket
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
 
-from tests.commands.test_dictation import PatternMicrophone, seconds
+from tests.commands.test_dictation import PatternMicrophone, microphone_only, seconds
 from tests.deadline import SECONDS
 from tests.fakes import LoudIsSpeech
 from voxtui.commands.dictation import dictation_daemon
@@ -29,16 +30,16 @@ def machine(monkeypatch, tmp_path):
     monkeypatch.setattr(dictation_daemon, "build_detector", lambda config: LoudIsSpeech())
     opened = []
 
-    def build_microphone(name):
-        microphone = PatternMicrophone(seconds("x", 1) + seconds(".", 0.1))
-        opened.append(microphone)
-        return microphone
+    def microphone_alone(config, on_frame, on_lost):
+        pattern = seconds("x", 1) + seconds(".", 0.1)
+        opened.append(PatternMicrophone(pattern, began=time.monotonic() - 2))
+        return microphone_only(opened[-1])(on_frame, on_lost)
 
     @contextmanager
     def recogniser(config, notify):
         yield SpeechToText(lambda samples: "What was said.", "", repeats=False)
 
-    monkeypatch.setattr(dictation_daemon, "build_microphone", build_microphone)
+    monkeypatch.setattr(dictation_daemon, "microphone_alone", microphone_alone)
     monkeypatch.setattr(dictation_daemon, "recogniser", recogniser)
     return opened
 
@@ -143,10 +144,35 @@ def test_a_microphone_that_does_not_open_is_the_answer_to_the_start(order, monke
         def open(self, sink, lost):
             raise DeviceError("There is no microphone.")
 
-    monkeypatch.setattr(dictation_daemon, "build_microphone", lambda name: Gone(""))
+    gone = lambda config, *sinks: microphone_only(Gone(""))(*sinks)  # noqa: E731
+    monkeypatch.setattr(dictation_daemon, "microphone_alone", gone)
     with pytest.raises(InputError, match="There is no microphone"):
         order("start")
     assert order("stop")[0] == "idle"
+
+
+def test_a_microphone_without_a_sample_is_the_answer_to_the_start(order, monkeypatch):
+    """`Listening` is said once one may speak."""
+    silent = lambda config, *sinks: microphone_only(PatternMicrophone(""))(*sinks)  # noqa: E731
+    monkeypatch.setattr(dictation_daemon, "microphone_alone", silent)
+    monkeypatch.setattr(dictation_daemon, "SILENT_SECONDS", 0.1)
+    with pytest.raises(InputError, match="has delivered no sound"):
+        order("start")
+    assert order("stop")[0] == "idle"
+
+
+def test_words_are_there_if_the_recording_ends_while_the_recogniser_loads(order, monkeypatch):
+    loads = threading.Event()
+
+    @contextmanager
+    def recogniser(config, notify):
+        assert loads.wait(SECONDS)
+        yield SpeechToText(lambda samples: "What was said.", "", repeats=False)
+
+    monkeypatch.setattr(dictation_daemon, "recogniser", recogniser)
+    order("start")
+    threading.Timer(0.3, loads.set).start()
+    assert order("stop")[1].text == "What was said."
 
 
 def test_a_process_that_cannot_start_is_an_error():

@@ -16,17 +16,17 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from voxtui.commands.dictation.dictation import Dictated, Dictation
-from voxtui.dialogue.protocols import Microphone
+from voxtui.commands.dictation.dictation import SILENT_SECONDS, Dictated, Dictation
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.paths import user_folders
 from voxtui.settings.schema import Config, DictateConfig
-from voxtui.wiring import SpeechToText, build_detector, build_microphone, recogniser
+from voxtui.wiring import SpeechToText, build_detector, microphone_alone, recogniser
 
 Order: TypeAlias = Literal["start", "stop", "toggle"]
 State: TypeAlias = Literal["listening", "idle", "heard", "stale"]
@@ -212,18 +212,23 @@ class DictationDaemon:
         self._loaded.close()
 
     def _start(self) -> OrderResult:
-        microphone = build_microphone(self._config.audio.input)
-        dictation = Dictation(microphone, FORGOTTEN_SECONDS)
+        """Begin a recording. Answers once the microphone delivers, because then one may speak."""
+        began = Began()
+        dictation = Dictation(partial(microphone_alone, self._config), FORGOTTEN_SECONDS, began)
         try:
             dictation.open()
         except VoxtuiError as error:
             return OrderResult("idle", error=str(error))
         self._ended_at, self._error, self._dictated = None, "", Dictated("", "")
         self._recording = threading.Thread(
-            target=self._record, args=(dictation, microphone), name="voxtui-dictation"
+            target=self._record, args=(dictation, began), name="voxtui-dictation"
         )
         self._recording.start()
-        return OrderResult("listening")
+        began.event.wait(SILENT_SECONDS)
+        if began.delivers:
+            return OrderResult("listening")
+        error = self._stop()
+        return OrderResult("idle", error=error.error or error.problem)
 
     def _stop(self) -> OrderResult:
         assert self._recording is not None
@@ -234,7 +239,7 @@ class DictationDaemon:
 
     # Runs on the thread of a recording.
 
-    def _record(self, dictation: Dictation, microphone: Microphone) -> None:
+    def _record(self, dictation: Dictation, began: Began) -> None:
         try:
             if self._to_text is None:
                 loading = recogniser(self._config, lambda sentence: None)
@@ -248,7 +253,27 @@ class DictationDaemon:
         except Exception as error:  # noqa: BLE001 - the process that gives the next order says it
             self._error = f"The dictation failed: {error!r}."
         finally:
-            microphone.close()
+            dictation.close()
+            began.event.set()
+
+
+class Began:
+    """A DictationView without a screen: it tells when a dictation begins, or cannot."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        """Set when the microphone delivers, or the dictation is over."""
+        self.delivers = False
+
+    def listening(self) -> None:
+        self.delivers = True
+        self.event.set()
+
+    def caption(self, text: str) -> None:
+        pass
+
+    def notice(self, sentence: str) -> None:
+        pass
 
 
 def _message(connection: socket.socket) -> Message | None:

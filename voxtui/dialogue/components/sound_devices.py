@@ -16,7 +16,7 @@ from voxtui.errors import DeviceError
 
 T = TypeVar("T")
 
-FallbackDevices = Callable[[], tuple[Microphone, Speaker]]
+FallbackDevices = Callable[[], tuple[Microphone, Speaker | None]]
 """Makes the system's default devices, which replace a lost one. Called while neither is open."""
 
 
@@ -25,6 +25,10 @@ LOOK_SECONDS = 1.0
 
 HURRY_SECONDS = 10.0
 """Time after a loss or a change of the sound system in which that interval is kept."""
+
+WAKE_SECONDS = 5.0
+"""A microphone that opened but delivers nothing yet is opened again after this time only, because
+it may need seconds to wake, and does so anew each time."""
 
 LOOK_SHARE = 20
 """Later an attempt is repeated after this many times its duration, because PortAudio may take long
@@ -71,6 +75,8 @@ class SoundDevices:
         """the microphone replaced a lost one, and has delivered no frame yet"""
         self._candidate: Microphone | None = None
         """a microphone that opened after all were lost, and has delivered no frame yet"""
+        self._candidate_at = 0.0
+        """monotonic seconds at which it was opened"""
         self._speaker_missing = False
         self._sound_system = sound_system
         self._system_seen: object = None
@@ -142,6 +148,8 @@ class SoundDevices:
     def _open_missing(self, system_changed: bool) -> list[Event]:
         assert self._fallback_devices is not None
         began = time.monotonic()
+        if self._candidate and not system_changed and began < self._candidate_at + WAKE_SECONDS:
+            return self.try_speaker()
         self._drop_candidate()
         if system_changed and self.microphone is None:
             _close(self.speaker)
@@ -149,6 +157,7 @@ class SoundDevices:
         if self.microphone is None and self._wanted[0] is not None:
             fallback, _ = self._fallback_devices()
             self._candidate = _first((self._wanted[0], fallback), self.listen)
+            self._candidate_at = began
         events = self.try_speaker()
         now = time.monotonic()
         self._look_at = 0.0 if now < self._hurry_until else now + LOOK_SHARE * (now - began)
