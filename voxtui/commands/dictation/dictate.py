@@ -12,7 +12,7 @@ from functools import partial
 import click
 
 from voxtui.commands.dictation.dictation import Dictated, Dictation
-from voxtui.commands.dictation.dictation_daemon import Order, give_order
+from voxtui.commands.dictation.dictation_daemon import Order, give_order, resident_command
 from voxtui.commands.dictation.dictation_output import (
     Target,
     check_hook,
@@ -57,9 +57,7 @@ def run_order(
     """
     if order != "stop":  # the words of a recording that is on must not be lost
         check(config, options)
-    # -P: a module in the current directory must not be imported in the place of ours.
-    command = [sys.executable, "-P", "-m", "voxtui", "dictate", "--resident", *arguments]
-    state, dictated = give_order(order, config, command)
+    state, dictated = give_order(order, config, resident_command(arguments))
     if state == "listening":
         if not options.quiet:
             click.echo("Listening. `voxtui dictate --stop` ends it.", err=True)

@@ -154,10 +154,10 @@ class Dictation:
     # On the microphone's thread.
 
     def _take_frame(self, frame: Frame) -> None:
-        self._arrived.put(frame)
         if not self._listening:
             self._listening = True
             self._view.listening()
+        self._arrived.put(frame)
 
     def _take_loss(self, opening: object, message: str) -> None:
         self._arrived.put(Loss(opening, message))
