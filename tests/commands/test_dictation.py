@@ -2,7 +2,6 @@
 
 import threading
 import time
-from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from tests.fakes import LoudIsSpeech, frames
 from voxtui.commands.dictation import dictation as module
 from voxtui.commands.dictation.dictation import Dictation
 from voxtui.dialogue.components import sound_devices
-from voxtui.dialogue.components.sound_devices import SoundDevices
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.recording import TRAIL_SAMPLES
 from voxtui.errors import DeviceError, ForeignSpeech
@@ -56,9 +55,17 @@ class View:
         self.notices.append(sentence)
 
 
-def microphone_only(microphone, fallbacks=None):
-    """Return what makes the devices of a dictation; `fallbacks` replace a lost microphone."""
-    return partial(SoundDevices, microphone, None, fallbacks)
+class OtherMicrophone:
+    """FakeSoundSystem: `microphone` is the default one."""
+
+    def __init__(self, microphone):
+        self.microphone = microphone
+
+    def default_devices(self):
+        return self.microphone, None
+
+    def version(self):
+        return None
 
 
 class LoudSeconds:
@@ -77,7 +84,7 @@ class LoudSeconds:
 def dictated(pattern, ended=lambda: None, silence_s=2.0, after=lambda lost: None, view=None):
     microphone = PatternMicrophone(pattern, after)
     recogniser = LoudSeconds(repeats=view is not None)
-    dictation = Dictation(microphone_only(microphone), silence_s, view or View())
+    dictation = Dictation(Devices(microphone), silence_s, view or View())
     dictation.open()
     found = dictation.listen(VadConfig(), LoudIsSpeech(), recogniser.to_text, ended)
     assert microphone.closed
@@ -125,7 +132,7 @@ def test_speech_in_another_language_is_left_out_with_the_reason():
         raise ForeignSpeech
 
     microphone = PatternMicrophone(seconds("x", 2) + seconds(".", 4))
-    dictation = Dictation(microphone_only(microphone), 2, view)
+    dictation = Dictation(Devices(microphone), 2, view)
     dictation.open()
     to_text = SpeechToText(recognise, "", repeats=True)
     found = dictation.listen(VadConfig(), LoudIsSpeech(), to_text, lambda: None)
@@ -140,7 +147,7 @@ def test_the_caption_comes_before_the_end_and_its_pass_is_not_repeated():
         passes.append(len(samples))
         return "Words."
 
-    dictation = Dictation(microphone_only(PatternMicrophone(seconds("x", 1) + "..")), 0, view)
+    dictation = Dictation(Devices(PatternMicrophone(seconds("x", 1) + "..")), 0, view)
     dictation.open()
     found = dictation.listen(
         VadConfig(),
@@ -179,7 +186,7 @@ def test_a_microphone_that_is_lost_is_opened_again(monkeypatch):
     first = LosesOnce(seconds("x", 1), seconds(".", 1) + seconds("x", 1) + seconds(".", 3))
     second = LosesOnce("")
     view = View()
-    dictation = Dictation(microphone_only(first, lambda: (second, None)), 2.0, view)
+    dictation = Dictation(Devices(first, system=OtherMicrophone(second)), 2.0, view)
     dictation.open()
     to_text = LoudSeconds().to_text
     found = dictation.listen(VadConfig(), LoudIsSpeech(), to_text, lambda: None)
@@ -192,7 +199,7 @@ def test_a_microphone_that_is_lost_is_opened_again(monkeypatch):
 def test_a_microphone_that_stays_lost_ends_it_with_what_was_said(monkeypatch):
     monkeypatch.setattr(module, "SILENT_SECONDS", 0.3)
     dictation = Dictation(
-        microphone_only(LosesOnce(seconds("x", 1)), lambda: (LosesOnce(""), None)), 2.0, View()
+        Devices(LosesOnce(seconds("x", 1)), system=OtherMicrophone(LosesOnce(""))), 2.0, View()
     )
     dictation.open()
     to_text = LoudSeconds().to_text
@@ -219,7 +226,7 @@ def test_speaking_begins_with_the_first_sample():
             self.thread.start()
 
     microphone = Wakes(seconds("x", 1) + seconds(".", 3))
-    dictation = Dictation(microphone_only(microphone), 2.0, view)
+    dictation = Dictation(Devices(microphone), 2.0, view)
     dictation.open()
     assert not view.begins
     deliver.set()
@@ -243,13 +250,13 @@ def test_a_microphone_that_does_not_open_is_an_error():
         raise DeviceError("There is no microphone.")
 
     with pytest.raises(DeviceError):
-        Dictation(microphone_only(PatternMicrophone("", refuse)), 2.0, View()).open()
+        Dictation(Devices(PatternMicrophone("", refuse)), 2.0, View()).open()
 
 
 def test_control_characters_and_line_breaks_of_a_recogniser_are_removed():
     to_text = SpeechToText(lambda samples: "One\x1b[2J\ntwo.\n", "", repeats=False)
     microphone = PatternMicrophone(seconds("x", 1) + seconds(".", 3))
-    dictation = Dictation(microphone_only(microphone), 2.0, View())
+    dictation = Dictation(Devices(microphone), 2.0, View())
     dictation.open()
     found = dictation.listen(VadConfig(), LoudIsSpeech(), to_text, lambda: None)
     assert found.text == "One[2J two."

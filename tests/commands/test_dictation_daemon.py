@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.commands.test_dictation import PatternMicrophone, microphone_only, seconds
+from tests.commands.test_dictation import PatternMicrophone, seconds
 from tests.deadline import SECONDS
 from tests.fakes import LoudIsSpeech
 from tests.ui.pseudo_terminal import until
@@ -20,6 +20,7 @@ from voxtui.commands.dictation.dictation_daemon import (
     runtime_folder,
     serve,
 )
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.errors import DeviceError, InputError, ModelError
 from voxtui.settings.schema import AudioConfig, Config, DictateConfig
 from voxtui.wiring import SpeechToText
@@ -32,10 +33,10 @@ def machine(monkeypatch, tmp_path):
     monkeypatch.setattr(dictation_daemon, "build_detector", lambda config: LoudIsSpeech())
     opened = []
 
-    def microphone_alone(config, on_frame, on_lost):
+    def microphone_alone(config):
         pattern = seconds("x", 1) + seconds(".", 0.1)
         opened.append(PatternMicrophone(pattern, began=time.monotonic() - 2))
-        return microphone_only(opened[-1])(on_frame, on_lost)
+        return Devices(opened[-1])
 
     @contextmanager
     def recogniser(config, notify):
@@ -147,7 +148,7 @@ def test_a_microphone_that_does_not_open_is_the_answer_to_the_start(order, monke
         def open(self, sink, lost):
             raise DeviceError("There is no microphone.")
 
-    gone = lambda config, *sinks: microphone_only(Gone(""))(*sinks)  # noqa: E731
+    gone = lambda config: Devices(Gone(""))  # noqa: E731
     monkeypatch.setattr(dictation_daemon, "microphone_alone", gone)
     with pytest.raises(InputError, match="There is no microphone"):
         order("start")
@@ -156,7 +157,7 @@ def test_a_microphone_that_does_not_open_is_the_answer_to_the_start(order, monke
 
 def test_a_microphone_without_a_sample_is_the_answer_to_the_start(order, monkeypatch):
     """`Listening` is said once one may speak."""
-    silent = lambda config, *sinks: microphone_only(PatternMicrophone(""))(*sinks)  # noqa: E731
+    silent = lambda config: Devices(PatternMicrophone(""))  # noqa: E731
     monkeypatch.setattr(dictation_daemon, "microphone_alone", silent)
     monkeypatch.setattr(dictation_daemon, "SILENT_SECONDS", 0.1)
     with pytest.raises(InputError, match="has delivered no sound"):
@@ -213,9 +214,9 @@ def listen(order, machine, monkeypatch):
 
 
 def use_microphone(monkeypatch, machine, pattern):
-    def microphone_alone(config, *sinks):
+    def microphone_alone(config):
         machine.append(PatternMicrophone(pattern, began=time.monotonic() - 3))
-        return microphone_only(machine[-1])(*sinks)
+        return Devices(machine[-1])
 
     monkeypatch.setattr(dictation_daemon, "microphone_alone", microphone_alone)
 
@@ -270,7 +271,7 @@ def test_a_microphone_that_does_not_open_is_the_answer_to_the_listener(listen, m
         def open(self, sink, lost):
             raise DeviceError("There is no microphone.")
 
-    lost = lambda config, *sinks: microphone_only(Lost(""))(*sinks)  # noqa: E731
+    lost = lambda config: Devices(Lost(""))  # noqa: E731
     monkeypatch.setattr(dictation_daemon, "microphone_alone", lost)
     with pytest.raises(InputError, match="There is no microphone"), listen():
         pass

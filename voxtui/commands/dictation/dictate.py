@@ -86,7 +86,7 @@ def _dictate(config: Config, quiet: bool) -> Dictated:
             )
         prompt = "Speak. Space or Enter ends, Esc discards." if pressed else "Speak."
         line = CaptionLine(prompt, quiet)
-        dictation = Dictation(partial(microphone_alone, config), silence_s, line)
+        dictation = Dictation(microphone_alone(config), silence_s, line)
         try:
             line.show("The microphone is starting …")
             dictation.open()

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from voxtui.commands.segmentation import Segmenter
-from voxtui.dialogue.components.sound_devices import SoundDevices
+from voxtui.dialogue.components.sound_devices import Devices, SoundDevices
 from voxtui.dialogue.data import FRAME_SECONDS, Frame, Utterance
 from voxtui.dialogue.events import Event, Notice
 from voxtui.dialogue.listening.level import diagnose_level
@@ -36,11 +36,6 @@ SOURCE_SECONDS = 0.5
 
 SILENT_SECONDS = 15.0
 """Time without any sample that ends a dictation. Meanwhile the microphone is opened again."""
-
-MakeDevices: TypeAlias = (
-    "Callable[[Callable[[Frame], None], Callable[[object, str], None]], SoundDevices]"
-)
-"""Makes the microphone: gets the functions that take its frames and its loss."""
 
 Ended = Callable[[], float | None]
 """Returns the time at which the user ended the dictation (monotonic seconds); None: not yet."""
@@ -82,8 +77,8 @@ class Dictation:
     `silence_s`: the silence after speech that ends it, too; 0: none does. Used by one thread.
     """
 
-    def __init__(self, make_devices: MakeDevices, silence_s: float, view: DictationView) -> None:
-        self._devices = make_devices(self._take_frame, self._take_loss)
+    def __init__(self, devices: Devices, silence_s: float, view: DictationView) -> None:
+        self._devices = SoundDevices(devices, self._take_frame, self._take_loss)
         self._silence_s = silence_s
         self._view = view
         self._arrived: SimpleQueue[Frame | Loss] = SimpleQueue()

@@ -340,7 +340,7 @@ class DictationDaemon:
         """
         silence_s = self._config.vad.end_ms / 1000 if listener else FORGOTTEN_SECONDS
         began = Began(listener)
-        dictation = Dictation(partial(microphone_alone, self._config), silence_s, began)
+        dictation = Dictation(microphone_alone(self._config), silence_s, began)
         try:
             dictation.open()
         except VoxtuiError as error:

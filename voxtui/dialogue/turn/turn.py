@@ -126,6 +126,7 @@ class LiveTurn:
             heard=self.words,
             reply=self.reply,
             tokens=timestamps.tokens or len(self.tokens),
+            prompt_tokens=timestamps.prompt_tokens,
             drafted=timestamps.drafted,
             typed=self.source == TYPED,
             speculative_s=timestamps.speculative_s,
@@ -259,7 +260,7 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
                 break
             yield item
             final = isinstance(item, UserTranscript) and not turn.cancelled
-            if final and skills is not None and dialogue.local:
+            if final and skills is not None:
                 again, before = turn.source == REPLAY, (*history.dropped, *past)
                 answer = skills.answer(
                     SkillRequest(item.text, again, before, brain.sends_to, dialogue.config.current)
