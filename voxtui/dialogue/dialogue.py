@@ -13,7 +13,7 @@ from voxtui.dialogue.inbox import Inbox
 from voxtui.dialogue.listening.listener import Listener
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import Past, ReplyOptions, Skills
-from voxtui.dialogue.turn.turn_clock import TurnClock
+from voxtui.dialogue.turn_clock import TurnClock
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,8 +51,8 @@ from voxtui.dialogue.prefetch import SWITCH_SECONDS
 from voxtui.dialogue.protocols import Past, ReplyOptions, Skills
 from voxtui.dialogue.turn.announcements import Announcer
 from voxtui.dialogue.turn.safe_skills import SafeSkills
-from voxtui.dialogue.turn.turn_clock import TurnClock
 from voxtui.dialogue.turn.turn_taking import TurnTaking
+from voxtui.dialogue.turn_clock import TurnClock
 from voxtui.errors import VoxtuiError
 from voxtui.settings.schema import Config
 
