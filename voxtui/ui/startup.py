@@ -27,7 +27,9 @@ def welcome(mode: Mode | None, config: Config, sends_to: str) -> Sequence[str]:
         case Mode.TOGGLE:
             talk = f"Press {key}, speak, press it again. Or just type."
         case Mode.HANDS_FREE:
-            talk = "Just speak; a pause ends it. Or type."
+            name = config.vad.name
+            begin = f'Say "{name}" and your question' if name else "Just speak"
+            talk = f"{begin}; a pause ends it. Or type."
         case None:
             talk = "Type a question."
     where = f"Your voice and words go to {sends_to}" if sends_to else "Nothing leaves this machine"

@@ -30,6 +30,7 @@ from voxtui.dialogue.events import (
     State,
     UserWords,
 )
+from voxtui.dialogue.listening.name import after_name
 from voxtui.dialogue.listening.text_echo import is_echo
 from voxtui.dialogue.prefetch import Prefetched, prefetch
 from voxtui.dialogue.protocols import (
@@ -89,6 +90,10 @@ class LiveTurn:
     past: Past | None = None
     """the history before the user's part, if that part is in the history already"""
     speech: Speech | None = None
+    overheard: bool = False
+    """its words do not begin with the name, so they were not meant for the program"""
+    only_name: bool = False
+    """its words are the name alone"""
 
     @property
     def number(self) -> int:
@@ -254,10 +259,16 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
     call: ToolCall | None = None
     with closing(brain.reply(request)) as items:
         for item in items:
+            if turn.options.name and turn.words is None:
+                item = _called(item, turn, dialogue)
+                if item is None:
+                    return
             if isinstance(item, ToolCall):
                 call = item
                 break
             yield item
+            if turn.answer is not None:
+                break
             final = isinstance(item, UserTranscript) and not turn.cancelled
             if final and skills is not None and dialogue.local:
                 again, before = turn.source == REPLAY, (*history.dropped, *past)
@@ -277,6 +288,33 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
     elif turn.answer is not None:
         turn.brain = SKILL
         yield from turn.answer.tokens()
+
+
+def _called(
+    item: UserTranscript | Token | ToolCall, turn: LiveTurn, dialogue: Dialogue
+) -> UserTranscript | None:
+    """Return the words after the name. None drops the turn, as the words were not for us.
+
+    Sets the answer to the name alone, and to words that stop what rings, which need no name.
+    """
+    if isinstance(item, UserTranscript):
+        words = after_name(item.text, turn.options.name)
+        if words:
+            return UserTranscript(words)
+        if words is not None:
+            turn.only_name, turn.answer = True, SkillAnswer("Yes?")
+            return item
+        request = SkillRequest(item.text, config=dialogue.config.current, called=False)
+        answer = dialogue.skills.answer(request) if dialogue.skills else None
+        if isinstance(answer, SkillAnswer):
+            turn.answer = answer
+            return item
+    else:
+        why = "This brain answers before it knows your words, so it cannot wait for a name"
+        dialogue.emit(Notice(f"{why} (vad.name)."))
+    turn.overheard = True
+    turn.handle.cancelled.set()
+    return None
 
 
 def _answer_call(

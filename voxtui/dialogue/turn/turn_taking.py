@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections import deque
@@ -37,6 +38,7 @@ from voxtui.dialogue.listening.listener import (
     Started,
     TooQuiet,
 )
+from voxtui.dialogue.listening.name import ATTENTIVE_SECONDS
 from voxtui.dialogue.protocols import (
     Past,
     PastTurn,
@@ -79,6 +81,8 @@ class TurnTaking:
         """the user's part of the latest turns, by number, for `redo`"""
         self._spoken: deque[LiveTurn] = deque(maxlen=SPOKEN_TURNS)
         """the latest turns that were spoken, for `truncate`"""
+        self._attentive_until = 0.0
+        """monotonic seconds until which an utterance needs no name"""
         tools = dialogue.skills.tools if dialogue.skills and dialogue.local else ()
         self._options, self._answers = ReplyOptions(tools=tools), True
 
@@ -153,12 +157,16 @@ class TurnTaking:
             return
         self._turn = turn
         turn.options = self.clock.with_time(self._options, self._dialogue.history.past)
+        name = self._dialogue.config.current.vad.name if self._dialogue.local else ""
+        if hands_free and at > self._attentive_until:
+            turn.options = dataclasses.replace(turn.options, name=name)
         self._dialogue.emit(TurnStarted(handle.number, source, handle.timestamps, at=at))
         self._dialogue.enter(State.LISTENING)
         preroll = self._dialogue.listener.begin(source, at, hands_free)
         recording = self._dialogue.listener.recording
         assert recording is not None
-        on_words = captions(handle, self._dialogue.emit) if self._captions else None
+        shown = self._captions and not turn.options.name  # others may be talking
+        on_words = captions(handle, self._dialogue.emit) if shown else None
         self._dialogue.components.brain.listen(
             TurnRequest(
                 self._dialogue.history.past, cancelled=handle.cancelled, options=turn.options
@@ -321,7 +329,9 @@ class TurnTaking:
         if isinstance(turn.error, ModelLost) and self._dialogue.components.has_next_brain:
             self._replace_lost_brain(turn.error)
             return
-        self.idle.begin(turn)
+        self._attentive_until = time.monotonic() + ATTENTIVE_SECONDS if turn.only_name else 0.0
+        if not turn.overheard:
+            self.idle.begin(turn)
         self._dialogue.enter(State.READY)
         self.read_past()
 
