@@ -78,7 +78,10 @@ class ChatRequest:
     prompt: str
     sampling: Sampling
     max_tokens: int
-    ignore_end: bool
+    ignore_end: bool = False
+    """the model does not end its reply"""
+    json_schema: str = ""
+    """the JSON schema that the reply keeps to, instead of the grammar; empty: none"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,20 +181,16 @@ class Llama:
 
     def run(
         self,
-        prompt: str,
-        sampling: Sampling,
-        max_tokens: int,
+        request: ChatRequest,
         on_prefilled: Callable[[int, int], bool],
         on_token: Callable[[str], bool],
-        *,
-        ignore_end: bool = False,
     ) -> bool:
-        """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate).
+        """Do `request`.
 
         `on_prefilled` is called around each batch of the prompt, with the tokens that are evaluated
         and all of them; `on_token` with the text of each token. Once either returns True the model
         stops; tokens that were sent before still arrive. Returns True at the end of the reply.
-        `ignore_end` keeps the model from ending it. Loads again if the process was lost before.
+        Loads again if the process was lost before.
         Raises ModelError.
         """
         if self._path is None:
@@ -203,7 +202,7 @@ class Llama:
         assert self._pipe is not None
         stopped = False
         try:
-            self._pipe.send(ChatRequest(prompt, sampling, max_tokens, ignore_end))
+            self._pipe.send(request)
             while (answer := self._pipe.recv()) not in (Signal.DONE, Signal.STOPPED):
                 if isinstance(answer, Failure):
                     raise ModelError(answer.message, answer.hint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import resource
 from collections.abc import Generator
@@ -290,12 +291,20 @@ def answer(
             "min_p": 0.0,
             "repeat_penalty": request.sampling.repetition_penalty,
             "ignore_eos": request.ignore_end,
-            "grammar": grammar,
+            "grammar": _grammar_of(request.json_schema) if request.json_schema else grammar,
             "stop": [] if request.ignore_end else ["<|im_end|>", "<|im_start|>"],
         },
         take,
     )
     pipe.send(last[-1])
+
+
+def _grammar_of(schema: str) -> str:
+    """Return the grammar of a JSON schema, without spaces and line breaks between the values."""
+    binding = import_module("xllamacpp")
+    return binding.json_schema_to_grammar(
+        {**json.loads(schema), "x-guidance": {"whitespace_flexible": False}}
+    )
 
 
 def _refused(error: dict[str, Any]) -> Failure:
