@@ -403,9 +403,11 @@ class Engine:
 
         Meanwhile the microphone is closed too, so nothing can be recorded.
         """
-        self._dialogue.enter(State.LOADING)
+        if self._components.devices.watched:
+            self._dialogue.enter(State.LOADING)
         self._components.report(self._components.devices.replace_speaker())
-        self._dialogue.enter(State.READY)
+        if self._components.devices.watched:
+            self._dialogue.enter(State.READY)
 
     def _announce(self) -> None:
         if announcement := self._announcer.next():
