@@ -17,6 +17,7 @@ from voxtui.errors import InputError, ModelError
 from voxtui.models.catalogue import (
     CHAT_MODELS,
     KOKORO_VOICES,
+    WORD_MODEL,
     Model,
     Source,
     chat_model,
@@ -137,6 +138,18 @@ def fetch(
     else:
         _download(model, file or source)
     find()
+
+
+def fetch_word_model(source: Source) -> None:
+    """Download the model that chooses among the words that were heard, if it is not here."""
+    model = CHAT_MODELS[WORD_MODEL]
+    try:
+        model_file(model.name)
+    except ModelError:
+        try:
+            _download(model, source)
+        except ModelError as error:  # the words are then chosen by their sound alone
+            click.echo(f"{error.message} Try later: voxtui models fetch {model.name}", err=True)
 
 
 def _named(

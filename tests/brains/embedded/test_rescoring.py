@@ -10,8 +10,9 @@ import pytest
 
 from voxtui.brains.embedded.chat_process import USER, LanguageModel
 from voxtui.brains.embedded.recogniser import Heard
-from voxtui.brains.embedded.rescoring import CONTEXT_TOKENS, MODEL, Rescoring
+from voxtui.brains.embedded.rescoring import CONTEXT_TOKENS, Rescoring
 from voxtui.errors import ModelError
+from voxtui.models.catalogue import WORD_MODEL
 from voxtui.models.installed import model_file
 
 
@@ -98,7 +99,7 @@ def test_without_the_model_or_if_it_fails_the_recognisers_order_remains() -> Non
 def test_the_runtime_says_how_likely_a_text_is() -> None:
     """Fails if another version of the runtime takes the request differently."""
     with closing(LanguageModel(CONTEXT_TOKENS)) as model:
-        model.load(model_file(MODEL))
+        model.load(model_file(WORD_MODEL))
         whole = model.log_probabilities(USER, "What is the capital of Italy?")
         tail = model.log_probabilities(f"{USER}What is the capital of", " Italy?")
         invented = model.log_probabilities(f"{USER}What is the capital of", " Ittle?")
