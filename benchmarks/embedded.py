@@ -39,7 +39,7 @@ from voxtui.audio.clips import Clip, load_clip
 from voxtui.audio.file_speaker import NullSpeaker
 from voxtui.audio.silero import PySilero
 from voxtui.bench.machine import machine
-from voxtui.brains.embedded.chat_process import ASK, Llama, chatml
+from voxtui.brains.embedded.chat_process import ASK, ChatRequest, Llama, chatml
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.commands.headless import Headless, headless
@@ -146,9 +146,7 @@ class OneAfterAnother:
         def generate() -> None:
             sampling = self._config.generation.sampling()
             self._chat.run(
-                prompt,
-                sampling,
-                tokens,
+                ChatRequest(prompt, sampling, tokens),
                 lambda done, total: False,
                 lambda text: out.put(text) is not None,
             )

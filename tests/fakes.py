@@ -26,6 +26,7 @@ from voxtui.dialogue.commands import (
     RescanDevices,
     SendText,
     Silence,
+    Speak,
     Talk,
     Typing,
 )
@@ -377,6 +378,8 @@ def noted(command: Command) -> tuple[object, ...]:
             return ("change", command)
         case Redo(turn, text):
             return ("redo", turn, text)
+        case Speak(text):
+            return ("speak", text)
         case Mute(muted):
             return ("mute", muted)
         case RescanDevices():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.dialogue.commands import ReplaceComponents
-    from voxtui.dialogue.data import Samples
+    from voxtui.dialogue.data import Samples, SpeechChunk
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Event
     from voxtui.dialogue.fallbacks import Fallbacks
@@ -116,6 +116,13 @@ def build_speaker(name: str) -> SounddeviceSpeaker:
     from voxtui.audio.speaker import SounddeviceSpeaker
 
     return SounddeviceSpeaker(name)
+
+
+def build_cue() -> SpeechChunk:
+    """Return the sound that says that the microphone opens."""
+    from voxtui.audio.chime import cue
+
+    return cue(48_000)
 
 
 def build_engine(

@@ -87,6 +87,8 @@ class ReplyOptions:
     """speed of the speech; None: that of the configuration"""
     clock: str = ""
     """the line with the time before the user's part; empty: none"""
+    json_schema: str = ""
+    """the JSON schema that the reply keeps to; empty: any text"""
     tools: tuple[Tool, ...] = ()
     """the tools that may be called"""
     tool_choice: str = "auto"

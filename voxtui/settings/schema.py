@@ -336,6 +336,7 @@ class KeysConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     panel: str = "ctrl+l"
     quit: str = "ctrl+q"
     save: str = "ctrl+s"
+    speak: str = "ctrl+g"
 
     def __post_init__(self) -> None:
         used: dict[str, str] = {}
@@ -365,7 +366,7 @@ class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     captions: bool = True
     """show the words while they are spoken, if the brain recognises them so early"""
     panel: Project[Literal["auto", "line", "glance", "lab"]] = "auto"
-    """size of the latency panel; `auto`: glance from 110 columns on, else line"""
+    """size of the latency panel; `auto`: line"""
     keys: KeysConfig = KeysConfig()
 
     def __post_init__(self) -> None:

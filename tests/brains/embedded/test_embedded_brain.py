@@ -17,7 +17,7 @@ from tests.brains.embedded.scripted import ScriptedChat, ScriptedRecogniser
 from tests.fakes import SECONDS, Flag, frames
 from tests.ui.pseudo_terminal import until
 from voxtui.brains.embedded import embedded_brain as embedded_module
-from voxtui.brains.embedded.chat_process import ASK, USER, chatml
+from voxtui.brains.embedded.chat_process import ASK, USER, ChatRequest, chatml
 from voxtui.brains.embedded.chat_reply import ChatReply
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Heard, joined
@@ -136,7 +136,7 @@ def test_the_chat_model_loads_no_longer_than_somebody_waits(
 
 def reply(chat: ScriptedChat, max_tokens: int, **generation: object) -> ChatReply:
     sampling = small(**generation).generation.sampling()
-    return ChatReply(chat, "Why?", sampling, max_tokens, Flag())
+    return ChatReply(chat, ChatRequest("Why?", sampling, max_tokens), Flag())
 
 
 def test_a_paused_reply_continues_with_other_random_numbers() -> None:

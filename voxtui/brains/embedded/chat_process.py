@@ -98,7 +98,10 @@ class ChatRequest:
     prompt: str
     sampling: Sampling
     max_tokens: int
-    ignore_end: bool
+    ignore_end: bool = False
+    """the model does not end its reply"""
+    json_schema: str = ""
+    """the JSON schema that the reply keeps to, instead of the grammar; empty: none"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,25 +236,21 @@ class Llama(ModelProcess):
 
     def run(
         self,
-        prompt: str,
-        sampling: Sampling,
-        max_tokens: int,
+        request: ChatRequest,
         on_prefilled: Callable[[int, int], bool],
         on_token: Callable[[str], bool],
-        *,
-        ignore_end: bool = False,
     ) -> bool:
-        """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate).
+        """Do `request`.
 
         `on_prefilled` is called around each batch of the prompt, with the tokens that are evaluated
         and all of them; `on_token` with the text of each token. Once either returns True the model
         stops; tokens that were sent before still arrive. Returns True at the end of the reply.
-        `ignore_end` keeps the model from ending it. Loads again if the process was lost before.
+        Loads again if the process was lost before.
         Raises ModelError.
         """
         stopped = False
         with self._running() as pipe:
-            pipe.send(ChatRequest(prompt, sampling, max_tokens, ignore_end))
+            pipe.send(request)
             while (answer := pipe.recv()) not in (Signal.DONE, Signal.STOPPED):
                 if isinstance(answer, Failure):
                     raise ModelError(answer.message, answer.hint)

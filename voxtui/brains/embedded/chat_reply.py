@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from threading import Event as Flag
 from typing import Protocol
 
-from msgspec.structs import replace
+from msgspec import structs
 
+from voxtui.brains.embedded.chat_process import ChatRequest
 from voxtui.brains.speculation import Speculation
-from voxtui.settings.schema import Sampling
 
 
 class ChatModel(Protocol):
@@ -23,13 +23,9 @@ class ChatModel(Protocol):
 
     def run(
         self,
-        prompt: str,
-        sampling: Sampling,
-        max_tokens: int,
+        request: ChatRequest,
         on_prefilled: Callable[[int, int], bool],
         on_token: Callable[[str], bool],
-        *,
-        ignore_end: bool = False,
     ) -> bool: ...
 
     def close(self) -> None: ...
@@ -47,7 +43,7 @@ class Work:
 
 
 class ChatReply(Speculation[str]):
-    """The reply to a prompt: the text of each token. `max_tokens` 0 only prefills the prompt.
+    """The reply to a request: the text of each token. `max_tokens` 0 only prefills the prompt.
 
     `settled`, a beginning of the prompt, is evaluated at once, the rest only from `due_at` on.
     """
@@ -55,28 +51,26 @@ class ChatReply(Speculation[str]):
     def __init__(
         self,
         chat: ChatModel,
-        prompt: str,
-        sampling: Sampling,
-        max_tokens: int,
+        request: ChatRequest,
         cancelled: Flag,
         settled: str = "",
         due_at: float = 0.0,
         progress: Callable[[int, int], object] = lambda done, total: None,
     ) -> None:
-        super().__init__((prompt, max_tokens), cancelled, due_at=due_at)
+        key = request.prompt, request.max_tokens, request.json_schema
+        super().__init__(key, cancelled, due_at=due_at)
         self.prefilled_at: float | None = None
         self.prompt_tokens = 0
         self._chat = chat
-        self._prompt = prompt
-        self._sampling = sampling
-        self._max_tokens = max_tokens
+        self._request = request
         self._settled = settled
         self._progress = progress
         self._works: list[Work] = []
 
     def follow(self, earlier: ChatReply) -> None:
         """Count the work on `earlier` whose result this one uses."""
-        self._works = [work for work in earlier._works if self._prompt.startswith(work.prompt)]
+        prompt = self._request.prompt
+        self._works = [work for work in earlier._works if prompt.startswith(work.prompt)]
 
     @property
     def _is_settled(self) -> bool:
@@ -108,17 +102,18 @@ class ChatReply(Speculation[str]):
         def run(prompt: str, max_tokens: int, ignore_end: bool = False) -> bool:
             texts = self.computed
             # Another seed, because the numbers of the first run have chosen the tokens so far.
-            sampling = replace(self._sampling, seed=self._sampling.seed + len(texts))
+            sampling = self._request.sampling
+            sampling = structs.replace(sampling, seed=sampling.seed + len(texts))
             self._works.append(work := Work(prompt, time.monotonic()))
             try:
-                ended = self._chat.run(
-                    prompt + "".join(texts),
-                    sampling,
-                    max_tokens,
-                    on_prefilled,
-                    on_token,
+                request = replace(
+                    self._request,
+                    prompt=prompt + "".join(texts),
+                    sampling=sampling,
+                    max_tokens=max_tokens,
                     ignore_end=ignore_end,
                 )
+                ended = self._chat.run(request, on_prefilled, on_token)
             finally:
                 work.ended = time.monotonic()
             work.complete = work.complete or ended
@@ -127,9 +122,10 @@ class ChatReply(Speculation[str]):
         if not self._is_settled:
             run(self._settled, 0)
             return False
-        ended = run(self._prompt, self._max_tokens - len(self.computed))
-        missing = min(self._sampling.min_new_tokens, self._max_tokens) - len(self.computed)
-        if ended and missing > 0:
+        prompt, most = self._request.prompt, self._request.max_tokens
+        ended = run(prompt, most - len(self.computed))
+        missing = min(self._request.sampling.min_new_tokens, most) - len(self.computed)
+        if ended and missing > 0 and not self._request.json_schema:
             # once, though tokens may have no text
-            ended = wanted() and run(self._prompt, missing, ignore_end=True)
+            ended = wanted() and run(prompt, missing, ignore_end=True)
         return ended

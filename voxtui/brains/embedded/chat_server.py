@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import resource
 from collections.abc import Generator
@@ -305,7 +306,7 @@ def answer(
             "min_p": 0.0,
             "repeat_penalty": request.sampling.repetition_penalty,
             "ignore_eos": request.ignore_end,
-            "grammar": grammar,
+            "grammar": _grammar_of(request.json_schema) if request.json_schema else grammar,
             "stop": [] if request.ignore_end else [END_OF_TURN, "<|im_start|>"],
         },
         take,
@@ -350,6 +351,14 @@ def score(server: Server, request: ScoreRequest) -> Scores | Failure:
     if not failures and (written != request.text or len(words) != len(written.split()) + 1):
         failures.append(Failure("The language model did not score the text."))
     return failures[0] if failures else Scores(tuple(words))
+
+
+def _grammar_of(schema: str) -> str:
+    """Return the grammar of a JSON schema, without spaces and line breaks between the values."""
+    binding = import_module("xllamacpp")
+    return binding.json_schema_to_grammar(
+        {**json.loads(schema), "x-guidance": {"whitespace_flexible": False}}
+    )
 
 
 def _refused(error: dict[str, Any]) -> Failure:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Event as Flag
 
-from voxtui.brains.embedded.chat_process import ASK, BEAT_SECONDS, Llama, chatml
+from voxtui.brains.embedded.chat_process import ASK, BEAT_SECONDS, ChatRequest, Llama, chatml
 from voxtui.brains.embedded.chat_reply import ChatModel, ChatReply
 from voxtui.brains.embedded.live_transcription import (
     LiveTranscription,
@@ -115,7 +115,8 @@ class EmbeddedBrain:
     @property
     def description(self) -> str:
         name = self._model.removesuffix(".gguf").rpartition("/")[2]
-        return f"embedded: {name} (small local model, English)"
+        known = CHAT_MODELS.get(self._model)
+        return f"embedded: {name} ({known.title if known else name}, English)"
 
     def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
         if self._fetches:
@@ -126,7 +127,8 @@ class EmbeddedBrain:
         # would wait for them. The last request is also that of the first `read`.
         prompt = self._prompt((), "", options)
         for tokens in (WARM_UP_TOKENS, 0):
-            reply = self._loaded().request(self._reply(prompt, tokens, Flag()))
+            request = ChatRequest(prompt, self._sampling, tokens)
+            reply = self._loaded().request(self._reply(request, Flag()))
             while not reply.wait(BEAT_SECONDS):
                 progress("warming up", None)
             if reply.error is not None:
@@ -217,9 +219,12 @@ class EmbeddedBrain:
             self._loaded().abandon_newest()
             raise
         prompt = self._question(request.past, words, request.options)
-        reply = self._request(prompt, self._most_tokens(request.options), request.cancelled)
+        schema = request.options.json_schema
+        most = self._most_tokens(request.options)
+        reply = self._request(prompt, most, request.cancelled, json_schema=schema)
         self._ahead = None
-        for number, text in enumerate(until_repeated(reply.tokens())):
+        texts = reply.tokens() if schema else until_repeated(reply.tokens())
+        for number, text in enumerate(texts):
             if number == 0:
                 timestamps.record(Milestone.PREFILLED, reply.prefilled_at)
                 timestamps.speculative_s += reply.worked_before(released)
@@ -263,31 +268,19 @@ class EmbeddedBrain:
         cancelled: Flag,
         settled: str = "",
         due_at: float = 0.0,
+        json_schema: str = "",
     ) -> ChatReply:
-        reply = self._reply(prompt, max_tokens, cancelled, settled, due_at)
+        request = ChatRequest(prompt, self._sampling, max_tokens, json_schema=json_schema)
+        reply = self._reply(request, cancelled, settled, due_at)
         if self._ahead is not None:
             reply.follow(self._ahead)
         self._ahead = self._loaded().request(reply)
         return self._ahead
 
     def _reply(
-        self,
-        prompt: str,
-        max_tokens: int,
-        cancelled: Flag,
-        settled: str = "",
-        due_at: float = 0.0,
+        self, request: ChatRequest, cancelled: Flag, settled: str = "", due_at: float = 0.0
     ) -> ChatReply:
-        return ChatReply(
-            self._chat,
-            prompt,
-            self._sampling,
-            max_tokens,
-            cancelled,
-            settled,
-            due_at,
-            self._progress,
-        )
+        return ChatReply(self._chat, request, cancelled, settled, due_at, self._progress)
 
     def _loaded(self) -> SpeculationThread:
         if self._replies is None:

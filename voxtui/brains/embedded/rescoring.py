@@ -73,7 +73,6 @@ class Rescoring:
                 for heard, words in zip(candidates, texts, strict=True)
             ]
         except ModelError:
-            self._loaded = False  # to load it again would delay the turn
             return candidates[0]
         return candidates[scores.index(max(scores))]
 

@@ -126,6 +126,7 @@ class LiveTurn:
             heard=self.words,
             reply=self.reply,
             tokens=timestamps.tokens or len(self.tokens),
+            prompt_tokens=timestamps.prompt_tokens,
             drafted=timestamps.drafted,
             typed=self.source == TYPED,
             speculative_s=timestamps.speculative_s,
