@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.errors import ForeignSpeech, ModelError, how_to_install
@@ -28,7 +28,6 @@ from voxtui.settings.schema import LANGUAGES, BrainConfig
 if TYPE_CHECKING:
     from threading import Event as Flag
 
-    from voxtui.brains.embedded.rescoring import Rescoring
     from voxtui.dialogue.data import Samples
 
 LONG_SECONDS = 12.0
@@ -150,14 +149,24 @@ def joined(parts: Iterable[Heard]) -> Heard:
     return Heard(text, tuple(doubtful), tokens, log_probability, endless)
 
 
+class Choice(Protocol):
+    """Chooses among the candidates of a pass. See Rescoring."""
+
+    def load(self) -> None: ...
+
+    def choose(self, candidates: Sequence[Heard]) -> Heard: ...
+
+    def close(self) -> None: ...
+
+
 class Moonshine:
     """Speech to text. Thread-safe: one pass at a time.
 
-    `rescoring` chooses among the candidates; without it the likeliest one is chosen.
+    Without a `choice` the likeliest candidate is taken.
     """
 
-    def __init__(self, rescoring: Rescoring | None = None) -> None:
-        self._rescoring = rescoring
+    def __init__(self, choice: Choice | None = None) -> None:
+        self._choice = choice
         self._lock = threading.Lock()
         self._encoder: Any = None
         self._decoder: Any = None
@@ -167,13 +176,13 @@ class Moonshine:
         """name, heads and size of the decoder's cache, for each of its parts"""
 
     def load(self) -> None:
-        if self._rescoring is None:
+        if self._choice is None:
             self._load()
             return
-        with ThreadPoolExecutor(1, "voxtui-rescoring") as beside:
-            rescoring = beside.submit(self._rescoring.load)
+        with ThreadPoolExecutor(1, "voxtui-choice") as beside:
+            choice = beside.submit(self._choice.load)
             self._load()
-        rescoring.result()
+        choice.result()
 
     def _load(self) -> None:
         try:
@@ -210,10 +219,10 @@ class Moonshine:
         Ends at the next token once `cancelled` is set.
         """
         candidates = self.candidates(samples, cancelled)
-        if self._rescoring is None or len(candidates) == 1:
+        if self._choice is None or len(candidates) == 1:
             return candidates[0]
         with self._lock:
-            return self._rescoring.choose(candidates)
+            return self._choice.choose(candidates)
 
     def candidates(self, samples: Samples, cancelled: Flag | None = None) -> list[Heard]:
         """Return at least one transcript, the likeliest first; no two have the same words.
@@ -275,8 +284,8 @@ class Moonshine:
     def close(self) -> None:
         with self._lock:
             self._encoder = self._decoder = None
-            if self._rescoring is not None:
-                self._rescoring.close()
+            if self._choice is not None:
+                self._choice.close()
 
 
 def check_language(config: BrainConfig) -> None:
