@@ -44,6 +44,8 @@ from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.commands.headless import Headless, headless
 from voxtui.dialogue.commands import NewConversation
+from voxtui.dialogue.components.components import Models
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import SAMPLE_RATE, audible
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event
@@ -91,9 +93,11 @@ def engine(
     """Build an engine on the embedded parts without a sound device."""
     brain = EmbeddedBrain(config, recogniser=recogniser)
     return Engine(
-        microphone=None, speaker=NullSpeaker(), detector=PySilero(), brain=brain,
-        voice=HibariVoice(config.voice), config=config, emit=emit,
-    )  # fmt: skip
+        Models(PySilero(), brain, HibariVoice(config.voice)),
+        config,
+        emit,
+        Devices(speaker=NullSpeaker()),
+    )
 
 
 class OneAfterAnother:

@@ -14,6 +14,19 @@ from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import Skills
 
 
+@dataclass(frozen=True, slots=True)
+class FrontEnd:
+    """What the front end can do."""
+
+    captions: bool = False
+    """It shows the words while they are spoken."""
+    confirms: bool = False
+    """It answers KeyNeeded by a key; otherwise no tool that acts is run."""
+
+
+NO_FRONT_END = FrontEnd()
+
+
 @dataclass(slots=True, eq=False)
 class Dialogue:
     """Only the engine's thread changes it. Other threads may read `state`, post and emit."""
@@ -25,10 +38,7 @@ class Dialogue:
     config: LiveConfig
     emit: Callable[[Event], object]
     skills: Skills | None
-    local: bool
-    """the user sits at this machine"""
-    confirms: bool = False
-    """a key can be asked for, so tools that act may run"""
+    front_end: FrontEnd = NO_FRONT_END
     state: State = State.LOADING
 
     def enter(self, state: State) -> None:

@@ -37,27 +37,18 @@ from voxtui.dialogue.commands import (
     Typing,
     UseReplyOptions,
 )
-from voxtui.dialogue.components.components import Closing, Components
-from voxtui.dialogue.components.sound_devices import LOOK_SECONDS, FallbackDevices, SoundDevices
+from voxtui.dialogue.components.components import Closing, Components, Models
+from voxtui.dialogue.components.sound_devices import LOOK_SECONDS, NO_DEVICES, Devices, SoundDevices
 from voxtui.dialogue.data import MICROPHONE, Frame
-from voxtui.dialogue.dialogue import Dialogue
+from voxtui.dialogue.dialogue import NO_FRONT_END, Dialogue, FrontEnd
 from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice, State
-from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.history.history import History
 from voxtui.dialogue.inbox import Inbox, Posted
 from voxtui.dialogue.listening.barge_in import VoiceBargeIn
 from voxtui.dialogue.listening.listener import Listener
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
-from voxtui.dialogue.protocols import (
-    Brain,
-    Microphone,
-    Past,
-    Skills,
-    Speaker,
-    SpeechDetector,
-    Voice,
-)
+from voxtui.dialogue.protocols import Past, Skills
 from voxtui.dialogue.turn.announcements import Announcer
 from voxtui.dialogue.turn.safe_skills import SafeSkills
 from voxtui.dialogue.turn.turn_taking import TurnTaking
@@ -79,46 +70,31 @@ on during a suspend (Ctrl+Z)."""
 
 
 class Engine:
-    """Drives a microphone, a detector, a brain, a voice and a speaker through turns.
+    """Drives devices and models through turns.
 
-    `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `fallback_devices`
-    None: a lost device is not replaced. `emit` is called on several threads and returns at once.
-    `overhearing` detects speech over an answer, on the microphone's thread: with headphones, or in
-    frames without an echo.
-    `sound_system()` returns a value that changes when sound devices come or go.
-    `skills` None: the brain answers everything. `local` False: it is one of several in a server, so
-    it answers nothing about this machine, bugs of other threads are not its own, and it neither
-    warms up nor closes its brain and its voice. `captions`: report the words while they are spoken.
-    `confirms`: the front end answers KeyNeeded by a key; otherwise no tool that acts is run.
+    `emit` is called on several threads and returns at once. `skills` None: the brain answers
+    everything. Where the models are not owned, the engine is one of several in a server, so bugs of
+    other threads are not its own.
     """
 
     def __init__(
         self,
-        *,
-        microphone: Microphone | None,
-        speaker: Speaker | None,
-        detector: SpeechDetector,
-        brain: Brain | Fallbacks[Brain],
-        voice: Voice | Fallbacks[Voice] | None,
+        models: Models,
         config: Config,
         emit: Callable[[Event], object],
-        fallback_devices: FallbackDevices | None = None,
-        overhearing: SpeechDetector | None = None,
-        sound_system: Callable[[], object] = lambda: None,
+        devices: Devices = NO_DEVICES,
         skills: Skills | None = None,
-        local: bool = True,
-        captions: bool = False,
-        confirms: bool = False,
+        front_end: FrontEnd = NO_FRONT_END,
     ) -> None:
         self._emit = emit
         self._inbox = Inbox()
         self._config = LiveConfig(config)
         safe_skills = SafeSkills(skills) if skills is not None else None
-        devices = SoundDevices(
-            microphone, speaker, fallback_devices, self.push, self._microphone_lost, sound_system
+        self._components = Components(
+            SoundDevices(devices, self.push, self._microphone_lost), models, self._config, emit
         )
-        self._components = Components(devices, brain, voice, self._config, emit, owned=local)
-        self._listener = Listener(detector, self._config)
+        self._listener = Listener(models.detector, self._config)
+        overhearing = models.overhearing
         self._barge_in = VoiceBargeIn(overhearing, self._config) if overhearing else None
         self._history = History(self._config, lambda: self._components.brain_name)
         self._dialogue = Dialogue(
@@ -129,13 +105,12 @@ class Engine:
             self._config,
             emit,
             safe_skills,
-            local,
-            confirms,
+            front_end,
         )
-        self._turns = TurnTaking(self._dialogue, captions)
+        self._turns = TurnTaking(self._dialogue)
         self._skills = safe_skills
         self._announcer = Announcer(self._dialogue)
-        self._local = local
+        self._owns_models = models.owned
         self._closing_at: float | None = None
         """When `close` was called first (monotonic seconds)."""
         self._excepthook = threading.excepthook
@@ -174,7 +149,7 @@ class Engine:
         except RuntimeError as error:
             sentence = f"The system refused to start a thread ({error}): memory or process limit."
             raise VoxtuiError(sentence, "`ulimit -v` and `ulimit -u` show the limits.") from error
-        if self._local:
+        if self._owns_models:
             threading.excepthook = self._thread_died
 
     def post(self, command: Command) -> int:
@@ -228,7 +203,7 @@ class Engine:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             waited = time.monotonic() - self._closing_at
             self._thread.join(None if seconds is None else max(0.0, seconds - waited))
-        if self._local:
+        if self._owns_models:
             threading.excepthook = self._excepthook
 
     def _thread_died(self, bug: threading.ExceptHookArgs) -> None:

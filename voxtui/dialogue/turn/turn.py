@@ -260,7 +260,7 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
                 break
             yield item
             final = isinstance(item, UserTranscript) and not turn.cancelled
-            if final and skills is not None and dialogue.local:
+            if final and skills is not None:
                 again, before = turn.source == REPLAY, (*history.dropped, *past)
                 answer = skills.answer(
                     SkillRequest(item.text, again, before, brain.sends_to, dialogue.config.current)

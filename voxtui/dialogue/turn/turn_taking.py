@@ -63,15 +63,14 @@ UNASKED = "Speak first, as you were told to."
 class TurnTaking:
     """Begins turns, ends their recordings and has them answered. The history keeps them.
 
-    Everything runs on the engine's thread. Other threads may read `clock`. `captions`: see Engine.
+    Everything runs on the engine's thread. Other threads may read `clock`.
     """
 
-    def __init__(self, dialogue: Dialogue, captions: bool) -> None:
+    def __init__(self, dialogue: Dialogue) -> None:
         self.clock = TurnClock(dialogue.skills, dialogue.config)
         self.idle = IdleTranscript(dialogue, self._replace_lost_brain)
         self.reader = HistoryPrefill(dialogue)
         self._dialogue = dialogue
-        self._captions = captions
         self._advice = RecordingWarnings(dialogue)
         self._turn: LiveTurn | None = None
         """the turn whose utterance is being recorded"""
@@ -79,7 +78,7 @@ class TurnTaking:
         """the user's part of the latest turns, by number, for `redo`"""
         self._spoken: deque[LiveTurn] = deque(maxlen=SPOKEN_TURNS)
         """the latest turns that were spoken, for `truncate`"""
-        tools = dialogue.skills.tools if dialogue.skills and dialogue.local else ()
+        tools = dialogue.skills.tools if dialogue.skills else ()
         self._options, self._answers = ReplyOptions(tools=tools), True
 
     @property
@@ -158,7 +157,9 @@ class TurnTaking:
         preroll = self._dialogue.listener.begin(source, at, hands_free)
         recording = self._dialogue.listener.recording
         assert recording is not None
-        on_words = captions(handle, self._dialogue.emit) if self._captions else None
+        on_words = (
+            captions(handle, self._dialogue.emit) if self._dialogue.front_end.captions else None
+        )
         self._dialogue.components.brain.listen(
             TurnRequest(
                 self._dialogue.history.past, cancelled=handle.cancelled, options=turn.options
