@@ -162,4 +162,4 @@ def fetch(
 
     fetch_model(config, name, source, file, language)
     if name is None and file is None:
-        fetch_word_model(source)
+        fetch_word_model(config, source)

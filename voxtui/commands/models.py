@@ -140,9 +140,14 @@ def fetch(
     find()
 
 
-def fetch_word_model(source: Source) -> None:
-    """Download the model that chooses among the words that were heard, if it is not here."""
+def fetch_word_model(config: Config, source: Source) -> None:
+    """Download the model that chooses among the words that were heard, if it is not here.
+
+    Whoever has a chat model of his own fetches it by its name.
+    """
     model = CHAT_MODELS[WORD_MODEL]
+    if chat_model_name(config.brain.embedded.model) not in CHAT_MODELS:
+        return
     try:
         model_file(model.name)
     except ModelError:
