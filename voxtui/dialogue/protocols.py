@@ -197,6 +197,18 @@ class Speaker(Protocol):
         ...
 
 
+class SoundSystem(Protocol):
+    """Makes the devices that replace lost ones, and notices that devices come or go."""
+
+    def default_devices(self) -> tuple[Microphone, Speaker | None]:
+        """Make the system's default devices. Called while neither is open."""
+        ...
+
+    def version(self) -> object:
+        """Return a value that changes when devices come or go, as far as the system tells."""
+        ...
+
+
 class SpeechDetector(Protocol):
     """Voice activity detection, frame by frame.
 
