@@ -23,6 +23,7 @@ from voxtui.brains.embedded.live_transcription import (
 )
 from voxtui.brains.embedded.name_spellings import with_name
 from voxtui.brains.embedded.recogniser import Moonshine, check_language, stretches
+from voxtui.brains.embedded.rescoring import Rescoring
 from voxtui.brains.prompting import (
     SPEAKABLE,
     after_clock,
@@ -96,7 +97,7 @@ class EmbeddedBrain:
         self._sampling = config.generation.sampling()
         self._instruction = instruction(config)
         self._examples = examples(config)
-        self._recogniser = recogniser or Moonshine()
+        self._recogniser = recogniser or Moonshine(Rescoring())
         read = config.history.tokens(self.name) + config.input.tokens(self.name)
         context = PROMPT_TOKENS + read * 5 // 4 + self._sampling.max_new_tokens
         self._chat = chat or Llama(

@@ -356,12 +356,14 @@ def speak(
     try:
         try:
             speech.play(tokens)
+            if not reply.muted:
+                return speech
         except VoiceFailed as error:
             emit(Notice(f"{error} The answer goes on as text."))
             speech.finish()
-            return None
     except DeviceError as error:
         components.devices.speaker_lost = True
         emit(Notice(f"{error} The answer goes on as text."))
-        return None
-    return None if reply.muted else speech
+    if dialogue.state is State.SPEAKING and turn.number > 0:  # no more of the answer is heard
+        dialogue.enter(State.THINKING)
+    return None
