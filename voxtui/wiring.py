@@ -79,6 +79,26 @@ def build_microphone(name: str) -> SounddeviceMicrophone:
     return SounddeviceMicrophone(name)
 
 
+@dataclass(frozen=True, slots=True)
+class _Microphones:
+    """Implements SoundSystem by PortAudio, without a speaker."""
+
+    def default_devices(self) -> tuple[Microphone, None]:
+        return build_microphone(""), None
+
+    def version(self) -> object:
+        from voxtui.audio.portaudio import sound_system
+
+        return sound_system()
+
+
+def microphone_alone(config: Config) -> Devices:
+    """Return the microphone of the configuration, without a speaker."""
+    from voxtui.dialogue.components.sound_devices import Devices
+
+    return Devices(build_microphone(config.audio.input), None, _Microphones())
+
+
 def _microphone(name: str, config: Config) -> SounddeviceMicrophone:
     if not cancels_echo(config):
         return build_microphone(name)
@@ -333,11 +353,12 @@ def recogniser(config: Config, notify: Notify) -> Generator[SpeechToText]:
     The embedded brain transcribes by Moonshine alone, without its chat model. Raises ModelError.
     """
     from voxtui.brains.embedded.recogniser import Moonshine, check_language
+    from voxtui.brains.embedded.rescoring import Rescoring
 
     brain = _transcribing_brain(config, notify)
     if brain is None:
         check_language(config.brain)
-        moonshine = Moonshine()
+        moonshine = Moonshine(Rescoring())
         moonshine.load()
         with closing(moonshine):
 

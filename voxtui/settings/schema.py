@@ -130,6 +130,8 @@ class VadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     interrupt_ms: Project[Annotated[int, Meta(ge=32, le=5000)]] = 60
     """milliseconds of speech, each frame of 32 ms by its probability"""
     listen_while_speaking: bool = False
+    name: Annotated[str, Meta(max_length=40, pattern=r"^([A-Za-z']+( [A-Za-z']+)*)?$")] = ""
+    """hands-free, only speech that begins with this name is answered; empty: all of it"""
 
     def __post_init__(self) -> None:
         if self.listen_while_speaking and not self.hands_free:
@@ -385,6 +387,8 @@ class DictateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     silence_s: Annotated[float, Meta(ge=0, le=600)] = 3.0
     """silence that ends it; 0: only a key does"""
+    sound: bool = True
+    """two notes say that one may speak, where no terminal does"""
     hook: str = ""
     """a command that gets the text on stdin; what it prints replaces the text"""
     replacements: str = ""
