@@ -21,7 +21,9 @@ from voxtui.brains.embedded.live_transcription import (
     LiveUtterance,
     Recogniser,
 )
+from voxtui.brains.embedded.name_spellings import with_name
 from voxtui.brains.embedded.recogniser import Moonshine, check_language, stretches
+from voxtui.brains.embedded.rescoring import Rescoring
 from voxtui.brains.embedded.tool_prompt import (
     ToolChoice,
     tool_choice,
@@ -38,6 +40,7 @@ from voxtui.brains.prompting import (
 )
 from voxtui.brains.speculation import SpeculationThread
 from voxtui.dialogue.data import Token, ToolCall, UserTranscript, Utterance
+from voxtui.dialogue.listening.name import after_name
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
     OnWords,
@@ -100,7 +103,7 @@ class EmbeddedBrain:
         self._sampling = config.generation.sampling()
         self._instruction = instruction(config)
         self._examples = examples(config)
-        self._recogniser = recogniser or Moonshine()
+        self._recogniser = recogniser or Moonshine(Rescoring())
         read = config.history.tokens(self.name) + config.input.tokens(self.name)
         context = PROMPT_TOKENS + read * 5 // 4 + self._sampling.max_new_tokens
         self._chat = chat or Llama(
@@ -209,6 +212,7 @@ class EmbeddedBrain:
 
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         user_input, timestamps = request.user_input, request.timestamps
+        name = request.options.name
         released = timestamps.at(Milestone.RELEASED) or time.monotonic()
         live = self._live.stop()
         try:
@@ -216,14 +220,19 @@ class EmbeddedBrain:
                 words, doubtful = user_input, ()
             else:
                 heard = self._live.final(user_input, live, timestamps, released)
+                if name and heard.is_foreign:  # others may speak any language
+                    self._abandon()
+                    return
                 words, doubtful = heard.english(), heard.doubtful
             if not words:
                 return
+            if name:
+                words, doubtful = with_name(words, name), ()
             yield UserTranscript(words, doubtful)
         except (GeneratorExit, ForeignSpeech):
-            self._ahead = None
-            self._loaded().abandon_newest()
+            self._abandon()
             raise
+        words = (after_name(words, name) if name else None) or words
         past, options, choice = request.past, request.options, None
         if request.calls:
             prompt = self._prompt(past, with_result(words, request.calls), options)
@@ -247,6 +256,11 @@ class EmbeddedBrain:
             timestamps.speculative_s += reply.worked_before(released)
             yield reply.call
 
+    def _abandon(self) -> None:
+        """Drop the work on the reply."""
+        self._ahead = None
+        self._loaded().abandon_newest()
+
     def language(self, reply: str, timestamps: Timestamps) -> str:
         return "en"
 
@@ -269,6 +283,10 @@ class EmbeddedBrain:
 
     def _prepare(self, live: LiveUtterance, text: str, complete: bool) -> None:
         """Work on the reply to `text`, or on its beginning. On the thread of the transcription."""
+        if name := live.options.name:
+            text = after_name(with_name(text, name), name) or ""
+            if not text:
+                return
         if complete:
             prompt = self._question(live.past, text, live.options)
             tokens = self._most_tokens(live.options)
