@@ -79,6 +79,26 @@ def build_microphone(name: str) -> SounddeviceMicrophone:
     return SounddeviceMicrophone(name)
 
 
+@dataclass(frozen=True, slots=True)
+class _Microphones:
+    """Implements SoundSystem by PortAudio, without a speaker."""
+
+    def default_devices(self) -> tuple[Microphone, None]:
+        return build_microphone(""), None
+
+    def version(self) -> object:
+        from voxtui.audio.portaudio import sound_system
+
+        return sound_system()
+
+
+def microphone_alone(config: Config) -> Devices:
+    """Return the microphone of the configuration, without a speaker."""
+    from voxtui.dialogue.components.sound_devices import Devices
+
+    return Devices(build_microphone(config.audio.input), None, _Microphones())
+
+
 def _microphone(name: str, config: Config) -> SounddeviceMicrophone:
     if not cancels_echo(config):
         return build_microphone(name)

@@ -200,7 +200,7 @@ class Speaker(Protocol):
 class SoundSystem(Protocol):
     """Makes the devices that replace lost ones, and notices that devices come or go."""
 
-    def default_devices(self) -> tuple[Microphone, Speaker]:
+    def default_devices(self) -> tuple[Microphone, Speaker | None]:
         """Make the system's default devices. Called while neither is open."""
         ...
 

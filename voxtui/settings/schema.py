@@ -385,6 +385,8 @@ class DictateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     silence_s: Annotated[float, Meta(ge=0, le=600)] = 3.0
     """silence that ends it; 0: only a key does"""
+    sound: bool = True
+    """two notes say that one may speak, where no terminal does"""
     hook: str = ""
     """a command that gets the text on stdin; what it prints replaces the text"""
     replacements: str = ""

@@ -23,6 +23,10 @@ LOOK_SECONDS = 1.0
 HURRY_SECONDS = 10.0
 """Time after a loss or a change of the sound system in which that interval is kept."""
 
+WAKE_SECONDS = 5.0
+"""A microphone that opened but delivers nothing yet is opened again after this time only, because
+it may need seconds to wake, and does so anew each time."""
+
 LOOK_SHARE = 20
 """Later an attempt is repeated after this many times its duration, because PortAudio may take long
 to start, and a person may have no microphone at all."""
@@ -79,6 +83,8 @@ class SoundDevices:
         """the microphone replaced a lost one, and has delivered no frame yet"""
         self._candidate: Microphone | None = None
         """a microphone that opened after all were lost, and has delivered no frame yet"""
+        self._candidate_at = 0.0
+        """monotonic seconds at which it was opened"""
         self._speaker_missing = False
         self._system_seen: object = None
         self._check_at = 0.0
@@ -149,6 +155,8 @@ class SoundDevices:
     def _open_missing(self, system_changed: bool) -> list[Event]:
         assert self._system is not None
         began = time.monotonic()
+        if self._candidate and not system_changed and began < self._candidate_at + WAKE_SECONDS:
+            return self.try_speaker()
         self._drop_candidate()
         if system_changed and self.microphone is None:
             _close(self.speaker)
@@ -156,6 +164,7 @@ class SoundDevices:
         if self.microphone is None and self._chosen[0] is not None:
             fallback, _ = self._system.default_devices()
             self._candidate = _first((self._chosen[0], fallback), self.listen)
+            self._candidate_at = began
         events = self.try_speaker()
         now = time.monotonic()
         self._look_at = 0.0 if now < self._hurry_until else now + LOOK_SHARE * (now - began)
