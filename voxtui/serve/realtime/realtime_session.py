@@ -31,29 +31,33 @@ from voxtui.dialogue.events import (
     SpokenUpTo,
     State,
     StateChanged,
+    ToolCalled,
     TurnFinished,
     TurnStarted,
     UserWords,
 )
 from voxtui.dialogue.timestamps import Milestone
+from voxtui.serve.function_tools import call_id, function_name
 from voxtui.serve.openai_types import SERVER, HttpError, usage
 from voxtui.serve.realtime import protocol
 from voxtui.serve.realtime.conversation_items import Conversation
 from voxtui.serve.realtime.input_buffer import InputBuffer
 from voxtui.serve.realtime.output_buffer import TRACK_RATE, OutputBuffer
-from voxtui.serve.realtime.protocol import CreateResponse, Item, Response, new_id
+from voxtui.serve.realtime.protocol import CallItem, CreateResponse, Item, Response, new_id
 from voxtui.serve.realtime.session_settings import (
+    NOT_SUPPORTED,
     PREROLL_MS,
     RATE,
     SESSION_SECONDS,
     Json,
     Settings,
     invalid,
+    without_unsupported,
 )
 from voxtui.serve.realtime.wire_audio import Sound
 
 if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
+    from voxtui.dialogue.data import Samples, ToolCall
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.timestamps import Turn
     from voxtui.settings.schema import Config
@@ -186,11 +190,14 @@ class RealtimeSession:
 
     def _update(self, session: object) -> None:
         before, model = self._settings.detection, self._settings.model
-        self._settings = replace(self._settings.updated(session), model=model)
+        supported, refused = without_unsupported(session)
+        self._settings = replace(self._settings.updated(supported), model=model)
         if (before is None) != (self._settings.detection is None):
             self._clear()
         self._use_settings()
         self._emit("session.updated", session=self._shown())
+        if refused:  # all else is obeyed
+            raise invalid(NOT_SUPPORTED[refused[0]], f"session.{refused[0]}", "not_supported")
 
     def _use_settings(self) -> None:
         """Have the engine read the instruction and listen as the session says."""
@@ -327,6 +334,17 @@ class RealtimeSession:
             assert response.item is not None
             self._conversation.append(response.item)
 
+    def _show_call(self, turn: int, call: ToolCall) -> None:
+        if isinstance(self._phase, Answering) and self._phase.response.turn == turn:
+            response, previous = self._phase.response, self._conversation.last_id
+            item = CallItem(
+                name=function_name(call, response.settings.functions),
+                arguments=call.arguments, call_id=call_id(call),
+            )  # fmt: skip
+            for event in response.call(item, previous):
+                self._emit(**event)
+            self._conversation.append(item)
+
     def _end_response(self, answering: Answering, turn: Turn) -> None:
         response = answering.response
         most = self._config.generation.sampling().max_new_tokens
@@ -390,6 +408,8 @@ class RealtimeSession:
                     self._transcribed(item, "", reason)
             case ReplyText(turn):
                 self._take_answer(event)
+            case ToolCalled(turn, call):
+                self._show_call(turn, call)
             case SpokenUpTo(turn, text):
                 if isinstance(self._phase, Answering) and self._phase.response.turn == turn:
                     self._phase.response.heard = text
