@@ -353,11 +353,12 @@ def recogniser(config: Config, notify: Notify) -> Generator[SpeechToText]:
     The embedded brain transcribes by Moonshine alone, without its chat model. Raises ModelError.
     """
     from voxtui.brains.embedded.recogniser import Moonshine, check_language
+    from voxtui.brains.embedded.rescoring import Rescoring
 
     brain = _transcribing_brain(config, notify)
     if brain is None:
         check_language(config.brain)
-        moonshine = Moonshine()
+        moonshine = Moonshine(Rescoring())
         moonshine.load()
         with closing(moonshine):
 

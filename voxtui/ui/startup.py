@@ -23,11 +23,13 @@ SUGGESTIONS = (
 """Two that rules answer, and one for the model."""
 
 
-def welcome(mode: Mode | None, config: Config, model: str, sends_to: str) -> Sequence[Paragraph]:
+def welcome(
+    mode: Mode | None, config: Config, model: str, sends_to: str, samples: bool = False
+) -> Sequence[Paragraph]:
     """Return the first screen: how to talk, what to try, and where words go.
 
     Without a `mode`, no microphone hears anything. `model` is the name of the model that answers
-    here; the servers `sends_to` receive voice and words.
+    here; the servers `sends_to` receive voice and words. `samples`: what to try stands below.
     """
     key = shown(config.ui.talk_key)
     match mode:
@@ -45,9 +47,10 @@ def welcome(mode: Mode | None, config: Config, model: str, sends_to: str) -> Seq
     storage = "Your words are stored only if you save them."
     if config.session.keep:
         storage = "Your words are kept in a file: /history."
+    suggestions = Paragraph("vox", "Try", Content("\n".join(SUGGESTIONS)))
     return (
         Paragraph("head", "", Content(talk)),
-        Paragraph("vox", "Try", Content("\n".join(SUGGESTIONS))),
+        *(() if samples else (suggestions,)),
         Paragraph("head", "", Content(f"{where}\n{storage}"), muted=True),
     )
 

@@ -22,6 +22,7 @@ from voxtui.brains.embedded.live_transcription import (
     Recogniser,
 )
 from voxtui.brains.embedded.recogniser import Moonshine, check_language, stretches
+from voxtui.brains.embedded.rescoring import Rescoring
 from voxtui.brains.prompting import (
     SPEAKABLE,
     after_clock,
@@ -94,7 +95,7 @@ class EmbeddedBrain:
         self._sampling = config.generation.sampling()
         self._instruction = instruction(config)
         self._examples = examples(config)
-        self._recogniser = recogniser or Moonshine()
+        self._recogniser = recogniser or Moonshine(Rescoring())
         read = config.history.tokens(self.name) + config.input.tokens(self.name)
         context = PROMPT_TOKENS + read * 5 // 4 + self._sampling.max_new_tokens
         self._chat = chat or Llama(

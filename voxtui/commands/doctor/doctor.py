@@ -51,7 +51,7 @@ from voxtui.wiring import build_microphone, check_voice
 MEMORY_GB = 3.0
 """Memory of the embedded brain with its default model, and of the rest of voxtui."""
 
-DISK_GB = 1.2
+DISK_GB = 1.3
 """The size of the default chat model, with the part that is being fetched."""
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
