@@ -351,3 +351,16 @@ def test_a_call_within_a_stream_is_one_delta(client):
 def test_with_the_choice_none_no_tool_is_offered(client):
     ask(client, user("Rain?"), tools=TOOLS, tool_choice="none")
     assert BRAIN.manners[0].tools == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("tools", TOOLS), ("response_format", {"type": "json_object"})]
+)
+def test_what_voxtral_cannot_do_is_refused_by_name(field, value):
+    class Voxtral(ScriptedBrain):
+        name = "voxtral"
+
+    body = {"messages": [user("Rain?")], field: value}
+    with serving(brain=Voxtral()) as server:
+        answer = server.client.post(PATH, json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)

@@ -51,11 +51,8 @@ class Chat(Endpoint):
         async with exchange.watched(), self.pool.lend(exchange) as parts:
             if parts.brain is None:
                 raise HttpError(404, "No chat model is loaded here.", code="model_not_found")
-            if request.json_schema and parts.brain.name == "voxtral":
-                raise HttpError(
-                    400, "Voxtral cannot be held to JSON.", param="response_format",
-                    code="unsupported_value",
-                )  # fmt: skip
+            if parts.brain.name == "voxtral":
+                request.check_for_voxtral()
             await self._answer(request, parts, parts.brain, exchange)
 
     async def _answer(

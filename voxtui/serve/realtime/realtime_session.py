@@ -45,13 +45,13 @@ from voxtui.serve.realtime.input_buffer import InputBuffer
 from voxtui.serve.realtime.output_buffer import TRACK_RATE, OutputBuffer
 from voxtui.serve.realtime.protocol import CallItem, CreateResponse, Item, Response, new_id
 from voxtui.serve.realtime.session_settings import (
-    NOT_SUPPORTED,
     PREROLL_MS,
     RATE,
     SESSION_SECONDS,
     Json,
     Settings,
     invalid,
+    not_supported,
     without_unsupported,
 )
 from voxtui.serve.realtime.wire_audio import Sound
@@ -76,6 +76,11 @@ class Client(Protocol):
     @property
     def output(self) -> OutputBuffer | None:
         """What plays the answers over a track; None: the client gets their sound as events."""
+
+    @property
+    def calls_tools(self) -> bool:
+        """True if the brain calls tools."""
+        ...
 
     def send(self, event: Json) -> None: ...
 
@@ -190,14 +195,14 @@ class RealtimeSession:
 
     def _update(self, session: object) -> None:
         before, model = self._settings.detection, self._settings.model
-        supported, refused = without_unsupported(session)
+        supported, refused = without_unsupported(session, self._client.calls_tools)
         self._settings = replace(self._settings.updated(supported), model=model)
         if (before is None) != (self._settings.detection is None):
             self._clear()
         self._use_settings()
         self._emit("session.updated", session=self._shown())
         if refused:  # all else is obeyed
-            raise invalid(NOT_SUPPORTED[refused[0]], f"session.{refused[0]}", "not_supported")
+            raise not_supported(f"session.{refused[0]}")
 
     def _use_settings(self) -> None:
         """Have the engine read the instruction and listen as the session says."""
@@ -296,6 +301,8 @@ class RealtimeSession:
         if self._settings.type == "transcription":
             raise invalid("A transcription session does not create responses.", "type")
         response = protocol.response_of(event.response, self._settings, self._conversation_id)
+        if response.settings.tools and not self._client.calls_tools:
+            raise not_supported("response.tools")
         if isinstance(self._phase, Hearing):
             self._phase.create = event
             return

@@ -44,6 +44,7 @@ NULLABLE = frozenset(
 )
 
 NOT_SUPPORTED = {
+    "tools": "Voxtral calls no tools.",
     "prompt": "Prompt templates are not supported. Send `instructions`.",
 }
 
@@ -194,9 +195,8 @@ class Settings(_Struct, frozen=True):
         return self._checked(response, "response")
 
     def _checked(self, changes: Json, param: str) -> Settings:
-        for name, reason in NOT_SUPPORTED.items():
-            if changes.get(name):
-                raise invalid(reason, f"{param}.{name}", "not_supported")
+        if changes.get("prompt"):
+            raise not_supported(f"{param}.prompt")
         try:
             changed = msgspec.convert(_merged(msgspec.to_builtins(self), changes), Settings)
         except msgspec.ValidationError as error:
@@ -259,12 +259,17 @@ def default_settings(model: str, voice: str) -> Settings:
     return Settings(model=model, audio=Audio(AudioInput(), AudioOutput(voice)))
 
 
-def without_unsupported(session: object) -> tuple[object, list[str]]:
-    """Return `session` without the fields of NOT_SUPPORTED, and their names."""
+def not_supported(param: str) -> HttpError:
+    return invalid(NOT_SUPPORTED[param.rpartition(".")[2]], param, "not_supported")
+
+
+def without_unsupported(session: object, calls_tools: bool) -> tuple[object, list[str]]:
+    """Return `session` without the fields that are not supported, and their names."""
     if not isinstance(session, dict):
         return session, []
     fields: Json = session  # pyright: ignore[reportUnknownVariableType]
-    refused = [name for name in NOT_SUPPORTED if fields.get(name)]
+    unsupported = ("prompt",) if calls_tools else ("prompt", "tools")
+    refused = [name for name in unsupported if fields.get(name)]
     return {name: value for name, value in fields.items() if name not in refused}, refused
 
 
