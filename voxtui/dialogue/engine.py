@@ -239,7 +239,7 @@ class Engine:
                     self._take(item)
                 self._components.devices.attend(self._listener.attentive or self._inbox.turn_waits)
                 if self._components.devices.speaker_lost:
-                    self._components.report(self._components.devices.replace_speaker())
+                    self._replace_speaker()
                 if self._dialogue.is_quiet and not self._inbox.turn_waits:
                     self._announce()
         except Closing:
@@ -400,6 +400,17 @@ class Engine:
         self._dialogue.enter(State.LOADING)
         self._components.report(self._components.devices.rescan_devices())
         self._dialogue.enter(State.READY)
+
+    def _replace_speaker(self) -> None:
+        """Replace the speaker that failed during an answer.
+
+        Meanwhile the microphone is closed too, so nothing can be recorded.
+        """
+        if self._components.devices.watched:
+            self._dialogue.enter(State.LOADING)
+        self._components.report(self._components.devices.replace_speaker())
+        if self._components.devices.watched:
+            self._dialogue.enter(State.READY)
 
     def _announce(self) -> None:
         if announcement := self._announcer.next():

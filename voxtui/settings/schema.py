@@ -130,6 +130,8 @@ class VadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     interrupt_ms: Project[Annotated[int, Meta(ge=32, le=5000)]] = 60
     """milliseconds of speech, each frame of 32 ms by its probability"""
     listen_while_speaking: bool = False
+    name: Annotated[str, Meta(max_length=40, pattern=r"^([A-Za-z']+( [A-Za-z']+)*)?$")] = ""
+    """hands-free, only speech that begins with this name is answered; empty: all of it"""
 
     def __post_init__(self) -> None:
         if self.listen_while_speaking and not self.hands_free:

@@ -21,6 +21,7 @@ from voxtui.brains.embedded.live_transcription import (
     LiveUtterance,
     Recogniser,
 )
+from voxtui.brains.embedded.name_spellings import with_name
 from voxtui.brains.embedded.recogniser import Moonshine, check_language, stretches
 from voxtui.brains.embedded.rescoring import Rescoring
 from voxtui.brains.prompting import (
@@ -33,6 +34,7 @@ from voxtui.brains.prompting import (
 )
 from voxtui.brains.speculation import SpeculationThread
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
+from voxtui.dialogue.listening.name import after_name
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
     OnWords,
@@ -203,6 +205,7 @@ class EmbeddedBrain:
 
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
         user_input, timestamps = request.user_input, request.timestamps
+        name = request.options.name
         released = timestamps.at(Milestone.RELEASED) or time.monotonic()
         live = self._live.stop()
         try:
@@ -210,14 +213,19 @@ class EmbeddedBrain:
                 words, doubtful = user_input, ()
             else:
                 heard = self._live.final(user_input, live, timestamps, released)
+                if name and heard.is_foreign:  # others may speak any language
+                    self._abandon()
+                    return
                 words, doubtful = heard.english(), heard.doubtful
             if not words:
                 return
+            if name:
+                words, doubtful = with_name(words, name), ()
             yield UserTranscript(words, doubtful)
         except (GeneratorExit, ForeignSpeech):
-            self._ahead = None
-            self._loaded().abandon_newest()
+            self._abandon()
             raise
+        words = (after_name(words, name) if name else None) or words
         prompt = self._question(request.past, words, request.options)
         schema = request.options.json_schema
         most = self._most_tokens(request.options)
@@ -231,6 +239,11 @@ class EmbeddedBrain:
                 timestamps.drafted = len(reply.computed)
                 timestamps.prompt_tokens = reply.prompt_tokens
             yield Token(strip_control_characters(text))
+
+    def _abandon(self) -> None:
+        """Drop the work on the reply."""
+        self._ahead = None
+        self._loaded().abandon_newest()
 
     def language(self, reply: str, timestamps: Timestamps) -> str:
         return "en"
@@ -254,6 +267,10 @@ class EmbeddedBrain:
 
     def _prepare(self, live: LiveUtterance, text: str, complete: bool) -> None:
         """Work on the reply to `text`, or on its beginning. On the thread of the transcription."""
+        if name := live.options.name:
+            text = after_name(with_name(text, name), name) or ""
+            if not text:
+                return
         if complete:
             prompt = self._question(live.past, text, live.options)
             tokens = self._most_tokens(live.options)

@@ -299,7 +299,7 @@ def engine(
 ) -> Engine:
     """Return an engine on lent parts, with the wire as its microphone and speaker."""
     assert parts.brain is not None
-    vad = replace(config.vad, hands_free=False, listen_while_speaking=False)
+    vad = replace(config.vad, hands_free=False, listen_while_speaking=False, name="")
     models = Models(parts.detector, parts.brain, parts.voice, parts.overhearing, owned=False)
     devices = Devices(WireMicrophone(), speaker)
     return Engine(

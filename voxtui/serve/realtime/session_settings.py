@@ -89,7 +89,7 @@ class ServerVad(_Detection, frozen=True, tag="server_vad"):
 
     def vad(self, vad: VadConfig) -> VadConfig:
         return msgspec.structs.replace(
-            vad, hands_free=True, listen_while_speaking=False,
+            vad, hands_free=True, listen_while_speaking=False, name="",
             threshold=self.threshold or vad.threshold,
             end_ms=self.silence_duration_ms or vad.end_ms,
         )  # fmt: skip
@@ -102,7 +102,11 @@ class SemanticVad(_Detection, frozen=True, tag="semantic_vad"):
 
     def vad(self, vad: VadConfig) -> VadConfig:
         return msgspec.structs.replace(
-            vad, hands_free=True, listen_while_speaking=False, end_ms=EAGERNESS_MS[self.eagerness]
+            vad,
+            hands_free=True,
+            listen_while_speaking=False,
+            name="",
+            end_ms=EAGERNESS_MS[self.eagerness],
         )
 
 
@@ -231,7 +235,7 @@ class Settings(_Struct, frozen=True):
         """Return how to detect speech."""
         if self.detection is not None:
             return self.detection.vad(vad)
-        return msgspec.structs.replace(vad, hands_free=False, listen_while_speaking=False)
+        return msgspec.structs.replace(vad, hands_free=False, listen_while_speaking=False, name="")
 
     @property
     def speaks(self) -> bool:
