@@ -78,6 +78,8 @@ class LiveTurn:
     answer: SkillAnswer | None = None
     """the whole answer, if a rule gave it"""
     calls: list[CallReport] = field(default_factory=list[CallReport])
+    results: tuple[FinishedCall, ...] = ()
+    """the calls that the client ran for the same words before"""
     private: bool = False
     """the answer holds the result of a tool that must not leave this machine"""
     options: ReplyOptions = DEFAULT_OPTIONS
@@ -202,7 +204,7 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
     timestamps, cancelled = turn.handle.timestamps, turn.handle.cancelled
     history, brain, skills = dialogue.history, dialogue.components.brain, dialogue.skills
     past = history.past if turn.past is None else turn.past
-    request = TurnRequest(past, turn.user_input, timestamps, cancelled, turn.options)
+    request = TurnRequest(past, turn.user_input, timestamps, cancelled, turn.options, turn.results)
     call: ToolCall | None = None
     with closing(brain.reply(request)) as items:
         for item in items:

@@ -362,7 +362,7 @@ class TurnTaking:
             turn.user_input = UNASKED
         else:
             turn.past, turn.words = turn.past[:-1], unanswered.words
-            turn.user_input = unanswered.user_input
+            turn.user_input, turn.results = unanswered.user_input, unanswered.calls
 
     def drop_answer(self, handle: TurnHandle) -> None:
         """Report the end of a turn whose answer came too late. The next turn goes on."""
