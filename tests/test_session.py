@@ -32,6 +32,7 @@ from voxtui.dialogue.protocols import PastTurn
 from voxtui.dialogue.timestamps import Outcome, Timestamps
 from voxtui.errors import InputError, ModelError
 from voxtui.session.local_session import LocalSession
+from voxtui.session.removed_turn import put_back, remove_turn
 from voxtui.session.user_session import ClipEnded, NotAllowed, UserSession
 from voxtui.settings.schema import Config
 from voxtui.settings.sources import load_config
@@ -378,3 +379,33 @@ def test_listing_devices_on_a_thread_is_the_only_way_to_reach_the_sound_system()
     local.session.rescan_devices()
     local.session.choose("voice.speed", 1.2)
     assert listed_on == []
+
+
+def test_a_removed_turn_leaves_history_and_record_and_comes_back_in_its_place():
+    events = queue.SimpleQueue()
+    brain = ScriptedBrain(["One."], ["Two."], ["Three."])
+    local = LocalSession(lambda emit: engine_on_fakes(emit, brain=brain), events.put, Config())
+    try:
+        local.start()
+        take_until_ready(local, events)
+        for text in ("first", "second", "third"):
+            local.post(SendText(text))
+            take_until_ready(local, events)
+        before, record = local.engine.past, [*local.record.turns]
+        for number in record:
+            removed = remove_turn(local, number)
+            until(lambda: len(local.engine.past) == 2)
+            assert number not in [turn.number for turn in local.engine.past]
+            assert number not in local.record.turns
+            put_back(local, removed)
+            until(lambda: len(local.engine.past) == 3)
+            assert local.engine.past == before and [*local.record.turns] == record
+    finally:
+        local.close()
+
+
+def take_until_ready(local, events) -> None:
+    event = None
+    while event != StateChanged(State.READY):
+        event = events.get(timeout=SECONDS)
+        local.take(event)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from queue import Empty
 
 from voxtui.dialogue.commands import (
+    AddResult,
     Answer,
     Attach,
     Cancel,
@@ -238,7 +239,7 @@ class Engine:
                     self._take(item)
                 self._components.devices.attend(self._listener.attentive or self._inbox.turn_waits)
                 if self._components.devices.speaker_lost:
-                    self._components.report(self._components.devices.replace_speaker())
+                    self._replace_speaker()
                 if self._dialogue.is_quiet and not self._inbox.turn_waits:
                     self._announce()
         except Closing:
@@ -316,6 +317,8 @@ class Engine:
                 turns.prefill.read_history()
             case InsertTurn(turn, after, first):
                 self._history.insert(turn, after, first)
+            case AddResult(finished):
+                self._history.add_result(finished)
             case RemovePart(number, user):
                 self._history.remove(number, user)
             case Truncate(number, seconds):
@@ -397,6 +400,17 @@ class Engine:
         self._dialogue.enter(State.LOADING)
         self._components.report(self._components.devices.rescan_devices())
         self._dialogue.enter(State.READY)
+
+    def _replace_speaker(self) -> None:
+        """Replace the speaker that failed during an answer.
+
+        Meanwhile the microphone is closed too, so nothing can be recorded.
+        """
+        if self._components.devices.watched:
+            self._dialogue.enter(State.LOADING)
+        self._components.report(self._components.devices.replace_speaker())
+        if self._components.devices.watched:
+            self._dialogue.enter(State.READY)
 
     def _announce(self) -> None:
         if announcement := self._announcer.next():

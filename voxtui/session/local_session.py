@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from voxtui.dialogue.commands import (
+    Attach,
     Cancel,
     Mute,
     NewConversation,
@@ -38,8 +39,8 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.history.attachments import attached_tokens
-from voxtui.errors import DeviceError, ModelMissing, VoxtuiError
+from voxtui.dialogue.history.attachments import Attachment, attached_tokens
+from voxtui.errors import DeviceError, ModelMissing, VoxtuiError, strip_control_characters
 from voxtui.session.clip_player import ClipPlayer, OpenClip
 from voxtui.session.user_session import (
     ClipEnded,
@@ -48,10 +49,12 @@ from voxtui.session.user_session import (
     UserSession,
     UserSessionEvent,
 )
+from voxtui.settings.paths import notes_file
 from voxtui.settings.save import save_values
 from voxtui.settings.sources import with_value
 from voxtui.storage.conversation_log import ConversationLog, Snapshot, StoredConversation
 from voxtui.storage.conversations import Conversations, history_file
+from voxtui.storage.files import read_file
 from voxtui.storage.saved_session import Record, saved_sessions
 
 if TYPE_CHECKING:
@@ -60,6 +63,9 @@ if TYPE_CHECKING:
     from voxtui.dialogue.fallbacks import Fallbacks
     from voxtui.dialogue.protocols import Brain, Microphone, Past, Speaker, Voice
     from voxtui.settings.schema import Config
+
+NOTES_BYTES = 20_000
+"""Bytes of the notes that a conversation begins with, at most."""
 
 MODEL_KEYS = frozenset(
     (
@@ -142,6 +148,7 @@ class LocalSession(UserSession):
         if self.config.session.keep:
             self.log.begin()
         super().start(past)
+        self._attach_notes()
 
     def close(self, seconds: float | None = None) -> None:
         super().close(seconds)
@@ -289,8 +296,25 @@ class LocalSession(UserSession):
         self._let_go()
         self._store()
         self.post(NewConversation())
+        self._attach_notes()
         self._before = self.log.begin_another()
         self._forgot = self._switched = True
+
+    def _attach_notes(self) -> None:
+        """Begin the conversation with the user's notes, if he wants that."""
+        tools = self.config.tools
+        if not (tools.enabled and tools.read_notes):
+            return
+        file = notes_file(tools.notes_file)
+        try:
+            text = read_file(file, NOTES_BYTES).decode(errors="replace")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._notify(f"{file}: cannot be read: {error.strerror}.")
+            return
+        if text.strip():
+            self.post(Attach(Attachment("your notes", strip_control_characters(text))))
 
     def newest_past(self) -> Past:
         """Return the turns of the newest stored conversation, which goes on.
