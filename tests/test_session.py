@@ -210,7 +210,7 @@ def test_the_choice_to_keep_is_saved_and_covers_what_was_said_before_it(stored):
     until(stored.newest)
     assert load_config(None, (), {}).config.session.keep is True
     answered(local, said("I am Ann.", 1), said("And you?", 2))
-    local.session.new_conversation()
+    local.session.conversation.begin_new()
     answered(local, said("Hello.", 3))
     local.session.choose("session.keep", False)
     assert load_config(None, (), {}).config.session.keep is False
@@ -224,10 +224,10 @@ def test_a_stored_conversation_goes_on_where_it_was(stored):
     local.engine.load()
     local.session.choose("session.keep", True)
     answered(local, said("I am Ann.", 1), said("Old.", 2))
-    local.session.new_conversation()
+    local.session.conversation.begin_new()
     answered(local, said("Between.", 3))
     until(lambda: len(stored.newest()) == 2)
-    past = local.session.resume(stored.newest("ann")[0].id)
+    past = local.session.conversation.resume(stored.newest("ann")[0].id)
     assert [turn.user_text for turn in past] == ["I am Ann.", "Old."]
     local.engine.finish()  # of a turn that was cut off, while the engine has the other history
     answered(local, past[1], said("New.", 4))  # the oldest turn was dropped from the history
@@ -254,8 +254,8 @@ def test_an_undone_new_conversation_goes_on_in_its_own_place(stored):
     local.engine.load()
     local.session.choose("session.keep", True)
     answered(local, said("One.", 1))
-    local.session.new_conversation()
-    local.session.undo()
+    local.session.conversation.begin_new()
+    local.session.conversation.undo()
     answered(local, said("One.", 1), said("Two.", 2))
     local.session.close()
     assert words_in(stored) == [["One.", "Two."]]

@@ -99,7 +99,7 @@ class MainScreen(PromptScreen):
     def action_new(self) -> None:
         if self.session.turn is not None:
             self.notify("A new conversation. /undo brings the old one back.")
-        self._do(self.session.new_conversation)
+        self._do(self.session.conversation.begin_new)
         self._removed = None
         self.turns.forget()
         self.transcript.clear()
@@ -133,7 +133,7 @@ class MainScreen(PromptScreen):
     def _resume(self, conversation: int | None) -> None:
         if conversation is not None and conversation != self.session.log.current:
             try:
-                self.show_past(self.session.resume(conversation))
+                self.show_past(self.session.conversation.resume(conversation))
             except InputError as error:
                 self.status.show_problem(str(error))
 
@@ -149,7 +149,7 @@ class MainScreen(PromptScreen):
             self._removed = None
             return
         try:
-            self.session.undo()
+            self.session.conversation.undo()
         except NotAllowed as refused:
             self._refuse(refused)
         else:
