@@ -210,7 +210,7 @@ def test_the_choice_to_keep_is_saved_and_covers_what_was_said_before_it(stored):
     until(stored.newest)
     assert load_config(None, (), {}).config.session.keep is True
     answered(local, said("I am Ann.", 1), said("And you?", 2))
-    local.session.conversation.begin_new()
+    local.session.new_conversation()
     answered(local, said("Hello.", 3))
     local.session.choose("session.keep", False)
     assert load_config(None, (), {}).config.session.keep is False
@@ -224,7 +224,7 @@ def test_a_stored_conversation_goes_on_where_it_was(stored):
     local.engine.load()
     local.session.choose("session.keep", True)
     answered(local, said("I am Ann.", 1), said("Old.", 2))
-    local.session.conversation.begin_new()
+    local.session.new_conversation()
     answered(local, said("Between.", 3))
     until(lambda: len(stored.newest()) == 2)
     past = local.session.conversation.resume(stored.newest("ann")[0].id)
@@ -254,7 +254,7 @@ def test_an_undone_new_conversation_goes_on_in_its_own_place(stored):
     local.engine.load()
     local.session.choose("session.keep", True)
     answered(local, said("One.", 1))
-    local.session.conversation.begin_new()
+    local.session.new_conversation()
     local.session.conversation.undo()
     answered(local, said("One.", 1), said("Two.", 2))
     local.session.close()

@@ -382,7 +382,7 @@ class Plain(EventView):
             case "mute":
                 self._print("The voice is off." if session.toggle_mute() else "The voice is on.")
             case "new":
-                session.conversation.begin_new()
+                session.new_conversation()
                 self._print("New conversation. /undo brings the old one back.")
             case "quit":
                 self._closed = self._typed_live = True

@@ -14,6 +14,7 @@ from contextlib import suppress
 from queue import Empty
 
 from voxtui.dialogue.commands import (
+    AddResult,
     Answer,
     Attach,
     Cancel,
@@ -317,6 +318,8 @@ class Engine:
                 turns.prefill.read_history()
             case InsertTurn(turn, after, first):
                 self._history.insert(turn, after, first)
+            case AddResult(finished):
+                self._history.add_result(finished)
             case RemovePart(number, user):
                 self._history.remove(number, user)
             case Truncate(number, seconds):

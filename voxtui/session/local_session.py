@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec.structs import replace
 
 from voxtui.dialogue.commands import (
+    Attach,
     Cancel,
     Command,
     Mute,
@@ -40,8 +41,8 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.history.attachments import attached_tokens
-from voxtui.errors import DeviceError, ModelMissing, VoxtuiError
+from voxtui.dialogue.history.attachments import Attachment, attached_tokens
+from voxtui.errors import DeviceError, ModelMissing, VoxtuiError, strip_control_characters
 from voxtui.session.clip_player import ClipPlayer, OpenClip
 from voxtui.session.conversation import Conversation
 from voxtui.session.user_session import (
@@ -51,10 +52,12 @@ from voxtui.session.user_session import (
     UserSession,
     UserSessionEvent,
 )
+from voxtui.settings.paths import notes_file
 from voxtui.settings.save import save_values
 from voxtui.settings.sources import with_value
 from voxtui.storage.conversation_log import ConversationLog
 from voxtui.storage.conversations import Conversations, history_file
+from voxtui.storage.files import read_file
 from voxtui.storage.saved_session import Record, saved_sessions
 
 if TYPE_CHECKING:
@@ -62,6 +65,9 @@ if TYPE_CHECKING:
     from voxtui.dialogue.fallbacks import Fallbacks
     from voxtui.dialogue.protocols import Brain, Microphone, Past, Speaker, Voice
     from voxtui.settings.schema import Config
+
+NOTES_BYTES = 20_000
+"""Bytes of the notes that a conversation begins with, at most."""
 
 MODEL_KEYS = frozenset(
     (
@@ -144,6 +150,7 @@ class LocalSession(UserSession):
         if self.config.session.keep:
             self.log.begin()
         super().start(past)
+        self._attach_notes()
 
     def close(self, seconds: float | None = None) -> None:
         super().close(seconds)
@@ -292,6 +299,26 @@ class LocalSession(UserSession):
         Returns the number of the new turn. Raises NotAllowed.
         """
         return self.post(Redo(turn, text, at))
+
+    def new_conversation(self) -> None:
+        self.conversation.begin_new()
+        self._attach_notes()
+
+    def _attach_notes(self) -> None:
+        """Begin the conversation with the user's notes, if he wants that."""
+        tools = self.config.tools
+        if not (tools.enabled and tools.read_notes):
+            return
+        file = notes_file(tools.notes_file)
+        try:
+            text = read_file(file, NOTES_BYTES).decode(errors="replace")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._notify(f"{file}: cannot be read: {error.strerror}.")
+            return
+        if text.strip():
+            self.post(Attach(Attachment("your notes", strip_control_characters(text))))
 
     @property
     def text_room(self) -> tuple[int, int]:

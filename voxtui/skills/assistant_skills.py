@@ -89,7 +89,7 @@ class AssistantSkills:
         """Return the answer to the user's words, the call of a tool, or None. See Skills."""
         answer = self._answer(request)
         if answer is None:
-            return rule_call(self.tools, request.words)
+            return rule_call(self.tools, request.words) if request.called else None
         return SkillAnswer(answer) if isinstance(answer, str) else answer
 
     def _answer(self, request: SkillRequest) -> SkillAnswer | str | None:
@@ -102,6 +102,8 @@ class AssistantSkills:
         words, now = request.words, self.now()
         if (obeyed := self._obey(words)) is not None:
             return obeyed
+        if not request.called:
+            return None
         if itself := about_itself(words, request.sends_to, request.config):
             return itself
         meaning = understand(words, now, request.past)

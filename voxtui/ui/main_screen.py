@@ -99,7 +99,7 @@ class MainScreen(PromptScreen):
     def action_new(self) -> None:
         if self.session.turn is not None:
             self.notify("A new conversation. /undo brings the old one back.")
-        self._do(self.session.conversation.begin_new)
+        self._do(self.session.new_conversation)
         self._removed = None
         self.turns.forget()
         self.transcript.clear()

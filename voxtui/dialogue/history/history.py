@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from voxtui.dialogue.data import Token
+from voxtui.dialogue.data import FinishedCall, Token
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import PastTurn
 
@@ -57,6 +57,11 @@ class History:
         places = [i for i, other in enumerate(self.past, 1) if other.number == after]
         place = 0 if first else places[-1] if places else len(self.past)
         self._set((*self.past[:place], turn, *self.past[place:]))
+
+    def add_result(self, finished: FinishedCall) -> None:
+        """Add the result of a call to the last turn, if that has no reply yet."""
+        if (last := self.unanswered) is not None:
+            self.past = (*self.past[:-1], replace(last, calls=(*last.calls, finished)))
 
     def cut(self, turn: int, heard: str | None) -> None:
         """Reduce the reply of a turn to what was `heard`; None: remove it."""
