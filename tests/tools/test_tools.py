@@ -375,3 +375,23 @@ def test_a_tool_of_the_user_comes_before_the_answer_that_voxtui_cannot_do_it(tmp
     # The model chooses here, because the words are others.
     assert able.answer(SkillRequest("Switch off the hall lamp.")) is None
     assert isinstance(able.answer(SkillRequest("Switch off the radio.")), SkillAnswer)
+
+
+@pytest.mark.parametrize(
+    ("words", "ordered"),
+    [
+        ("Switch off the hall lamp.", True),
+        ("The hall lamp is too bright, switch it off.", True),
+        ("I want the hall lamp off.", True),
+        ("Can you switch off the hall lamp?", True),
+        ("Don't switch off the hall lamp.", False),
+        ("I switched off the hall lamp.", False),
+        ("I've already put the hall lamp on.", False),
+        ("She left the lamp on.", False),
+        ("Was the lamp on?", False),
+        ("Should I switch off the lamp?", False),
+    ],
+)
+def test_a_model_is_asked_about_orders_only(words, ordered):
+    (lamp, *_) = build_tools(ToolsConfig(command=(LAMP,)))
+    assert lamp.is_triggered(words) is ordered
