@@ -311,6 +311,7 @@ class Engine:
             case NewConversation(past):
                 self._history.forget()
                 self._history.resume(past)
+                turns.prefill.warn_of_sending(past)
                 turns.prefill.read_history()
             case RecallConversation():
                 self._history.recall()
@@ -354,6 +355,7 @@ class Engine:
             return
         self._emit(self._components.loaded())
         self._dialogue.enter(State.READY)
+        self._turns.prefill.warn_of_sending(self._history.past)
         self._turns.prefill.read_history()
 
     def _replace_parts(self, change: ReplaceComponents) -> None:

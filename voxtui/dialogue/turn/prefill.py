@@ -93,6 +93,12 @@ class HistoryPrefill:
         if leaving := self._leaving():
             self._dialogue.emit(Notice(leaving.strip()))
 
+    def warn_of_sending(self, past: Past) -> None:
+        """Say so if a conversation that goes on is sent to another machine."""
+        if past and (hosts := self._dialogue.components.sends_to):
+            sentence = f"This conversation goes to {hosts} with your next words."
+            self._dialogue.emit(Notice(sentence, "information"))
+
     def _leaving(self) -> str:
         """Return where attached texts go that leave this machine; empty: they stay here."""
         hosts = self._dialogue.components.sends_to
