@@ -68,7 +68,7 @@ class ChatReply(Speculation[str]):
         """the call that the model has chosen; only a turn may run it"""
         self._choice = choice
         self.prefilled_at: float | None = None
-        self.prompt_tokens = 0
+        self.prompt_tokens = self.call_tokens = 0
         self._chat = chat
         self._request = request
         self._settled = settled
@@ -145,6 +145,7 @@ class ChatReply(Speculation[str]):
         texts: list[str] = []
 
         def on_prefilled(done: int, total: int) -> bool:
+            self.prompt_tokens = total
             self.prefilled_at = time.monotonic()
             return not wanted()
 
@@ -162,5 +163,5 @@ class ChatReply(Speculation[str]):
         if not ended:
             return True
         self._choice = None
-        self.call = choice.call("".join(texts))
+        self.call, self.call_tokens = choice.call("".join(texts)), len(texts)
         return self.call is not None

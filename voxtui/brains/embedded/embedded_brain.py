@@ -254,6 +254,7 @@ class EmbeddedBrain:
         if reply.call is not None:
             timestamps.record(Milestone.PREFILLED, reply.prefilled_at)
             timestamps.speculative_s += reply.worked_before(released)
+            timestamps.prompt_tokens, timestamps.tokens = reply.prompt_tokens, reply.call_tokens
             yield reply.call
 
     def _abandon(self) -> None:
