@@ -10,10 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from voxtui.dialogue.data import ToolCall
+from voxtui.dialogue.protocols import SkillAnswer, SkillRequest
 from voxtui.dialogue.tools import Tool, ToolResult, rule_call
 from voxtui.errors import ConfigError, InputError
 from voxtui.settings.schema import ToolCommand, ToolsConfig
 from voxtui.settings.sources import load_config
+from voxtui.skills.assistant_skills import AssistantSkills
 from voxtui.tools.calendar import Query, query_in, span
 from voxtui.tools.notes import Notes, note_in
 from voxtui.tools.notes import query_in as notes_in
@@ -361,3 +364,34 @@ def test_days_of_a_request():
         "wednesday": ["2026-11-25", "2026-11-26"],
         "tuesday": ["2026-12-01", "2026-12-02"],
     }
+
+
+def test_a_tool_of_the_user_comes_before_the_answer_that_voxtui_cannot_do_it(tmp_path):
+    plain = AssistantSkills(tmp_path, rings=False)
+    able = AssistantSkills(tmp_path, rings=False, tools=build_tools(ToolsConfig(command=(LAMP,))))
+    request = SkillRequest("Switch the hall lamp off.")
+    assert isinstance(plain.answer(request), SkillAnswer)
+    assert isinstance(able.answer(request), ToolCall)
+    # The model chooses here, because the words are others.
+    assert able.answer(SkillRequest("Switch off the hall lamp.")) is None
+    assert isinstance(able.answer(SkillRequest("Switch off the radio.")), SkillAnswer)
+
+
+@pytest.mark.parametrize(
+    ("words", "ordered"),
+    [
+        ("Switch off the hall lamp.", True),
+        ("The hall lamp is too bright, switch it off.", True),
+        ("I want the hall lamp off.", True),
+        ("Can you switch off the hall lamp?", True),
+        ("Don't switch off the hall lamp.", False),
+        ("I switched off the hall lamp.", False),
+        ("I've already put the hall lamp on.", False),
+        ("She left the lamp on.", False),
+        ("Was the lamp on?", False),
+        ("Should I switch off the lamp?", False),
+    ],
+)
+def test_a_model_is_asked_about_orders_only(words, ordered):
+    (lamp, *_) = build_tools(ToolsConfig(command=(LAMP,)))
+    assert lamp.is_triggered(words) is ordered

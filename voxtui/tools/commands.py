@@ -27,11 +27,15 @@ _COMMON = frozenset(
 )
 
 
-_ORDER = (
-    r"^(?!\W*(?:(?:and|but|so|well|oh) )*(?:was|were|did|does|has|had|have|who|why|how|what|when"
-    r"|where|which|should|shall|is|are|am|don't|do|never|if)\b)"
+_NO_ORDER = (
+    r"(?:was|were|did|does|has|had|have|who|why|how|what|when|where|which|should|shall|is|are|am"
+    r"|don't|do|never|if"
+    r"|(?:i|we|he|she|they|you)(?:'ve|'d| have| had)?(?: already| just| never| always)?"
+    r" (?:\w+ed|forgot|left|did|was|were|had|put|got|saw|told|said))\b"
 )
-"""Nothing that begins so is an order: a question, or a negation."""
+"""Beginnings of a question, a negation or a report, none of which is an order."""
+
+_ORDER = rf"^(?!\W*(?:(?:and|but|so|well|oh) )*{_NO_ORDER})"
 
 
 def command_tool(command: ToolCommand) -> Tool:

@@ -407,7 +407,7 @@ class TurnTaking:
 
     def _live(self, handle: TurnHandle, source: str, paced: bool = True) -> LiveTurn:
         dialogue = self._dialogue
-        name = dialogue.components.brain_name
+        name = dialogue.config.brain_name
         return LiveTurn(handle, source, paced, name, options=dialogue.options)
 
     # Between turns.
