@@ -74,11 +74,11 @@ types: $(VENV)/.installed-test
 # depends on (spaCy, GPL parts). One resolution of all extras fixes the versions of all three.
 comma := ,
 space := $(subst ,, )
-LOCKED_EXTRAS := remote serve webrtc hands-free languages voxtral kokoro
+LOCKED_EXTRAS := remote serve webrtc mcp hands-free languages voxtral kokoro
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header
 HASHES = --generate-hashes --constraint $@.all
 lock: $(VENV)/.installed-test
-	$(COMPILE) --upgrade --extra embedded --extra remote --extra serve --extra webrtc --extra voxtral \
+	$(COMPILE) --upgrade --extra embedded --extra remote --extra serve --extra webrtc --extra mcp --extra voxtral \
 		--extra kokoro --extra languages --extra hands-free --group build --group test pyproject.toml > $@.all
 	@echo '# What `make setup` installs, by `make lock`.' > $@.run
 	$(COMPILE) $(HASHES) --extra embedded --group build pyproject.toml >> $@.run
@@ -91,7 +91,7 @@ lock: $(VENV)/.installed-test
 	$(COMPILE) $(HASHES) --group pyproject.toml:lint >> $@.extras
 	@echo '# What `make test` installs besides torch, by `make lock`.' > $@.test
 	$(COMPILE) $(HASHES) --extra embedded --extra languages --extra remote --extra serve \
-		--extra webrtc --extra hands-free --group test pyproject.toml > $@.part
+		--extra webrtc --extra mcp --extra hands-free --group test pyproject.toml > $@.part
 	@awk '/^[^ ]/ { keep = !/^(cuda-|nvidia-|torch=|triton=)/ } keep' $@.part >> $@.test
 	@echo "kokoro>=0.9.4,<0.10; python_version < '3.13'" > $@.in
 	$(COMPILE) $(HASHES) --no-deps $@.in >> $@.test

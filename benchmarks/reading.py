@@ -18,6 +18,7 @@ compared with a repeat. server: the same through `POST /v1/chat/completions`.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -97,7 +98,7 @@ def worker() -> None:
 
 
 def _loop(out: Any, measure: Any, ready: int = 0) -> None:
-    for line in ["", *iter(sys.stdin.readline, "")]:
+    for line in itertools.chain([""], iter(sys.stdin.readline, "")):
         out.write(json.dumps(measure(line) if line else {"ready": ready}) + "\n")
         out.flush()
 

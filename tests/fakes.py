@@ -35,6 +35,7 @@ from voxtui.dialogue.data import (
     Frame,
     SpeechChunk,
     Token,
+    ToolCall,
     UserTranscript,
     Utterance,
 )
@@ -99,7 +100,7 @@ class LoudIsSpeech:
 
 class ScriptedBrain:
     """FakeBrain: each reply is the next script. A str is a token, an Event is waited for, an
-    exception is raised; `heard` is reported first."""
+    exception is raised, a ToolCall is yielded; `heard` is reported first."""
 
     name = "scripted"
     description = "scripted brain"
@@ -107,7 +108,7 @@ class ScriptedBrain:
 
     def __init__(
         self,
-        *scripts: list[str | Flag | Exception],
+        *scripts: list[str | Flag | Exception | ToolCall],
         heard: str | None = "what was said",
         transcript: list[str | Flag | Exception] | None = None,
     ) -> None:
@@ -119,6 +120,7 @@ class ScriptedBrain:
         self.said: list[Utterance | str] = []
         self.listened: list[tuple[Past, Flag, ReplyOptions]] = []
         self.manners: list[ReplyOptions] = []
+        self.requests: list[TurnRequest] = []
         self.flags: list[Flag] = []
         """which cancel the replies"""
         self.clocks: list[str] = []
@@ -166,6 +168,7 @@ class ScriptedBrain:
         self.said.append(request.user_input)
         self.clocks.append(request.options.clock)
         self.manners.append(request.options)
+        self.requests.append(request)
         self.flags.append(request.cancelled)
         if isinstance(request.user_input, str):
             yield UserTranscript(request.user_input)
@@ -180,6 +183,8 @@ class ScriptedBrain:
                     if cancelled.is_set():
                         return
                     yield Token(step)
+                case ToolCall():
+                    yield step
                 case threading.Event():
                     assert step.wait(SECONDS)
                 case _:

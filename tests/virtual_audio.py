@@ -300,6 +300,15 @@ class VirtualAudio:
     def unstall(self) -> None:
         self._suspend("0")
 
+    def captures(self) -> int:
+        """Return how many programs record the microphone."""
+        sources = [line.split("\t") for line in self._list_of("sources")]
+        microphone = [number for number, name, *_ in sources if name == MICROPHONE]
+        return sum(line.split("\t")[1] in microphone for line in self._list_of("source-outputs"))
+
+    def _list_of(self, kind: str) -> list[str]:
+        return self._pactl("list", "short", kind).splitlines()
+
     def _suspend(self, switch: str) -> None:
         self._pactl("suspend-sink", "voxcable", switch)
         self._pactl("suspend-sink", SPEAKER, switch)

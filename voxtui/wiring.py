@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.dialogue.commands import ReplaceComponents
-    from voxtui.dialogue.data import Samples
+    from voxtui.dialogue.data import Samples, SpeechChunk
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Event
     from voxtui.dialogue.fallbacks import Fallbacks
@@ -66,6 +66,7 @@ def devices_engine(
         sound_system,
         build_skills(),
         captions,
+        confirms=True,
     )
 
 
@@ -89,13 +90,13 @@ def _microphone(name: str, config: Config) -> SounddeviceMicrophone:
 
 def cancels_echo(config: Config) -> bool:
     """Return whether the microphone removes our own speech. Raises DeviceError if it cannot."""
-    wanted = config.audio.echo_cancellation
-    if wanted == "on" and not _can_cancel_echo():
+    setting = config.audio.echo_cancellation
+    if setting == "on" and not _can_cancel_echo():
         raise DeviceError(
             'audio.echo_cancellation = "on" needs pywebrtc-audio, which is not installed.',
             how_to_install("hands-free"),
         )
-    return wanted == "on" or (wanted == "auto" and config.vad.hands_free and _can_cancel_echo())
+    return setting == "on" or (setting == "auto" and config.vad.hands_free and _can_cancel_echo())
 
 
 def _can_cancel_echo() -> bool:
@@ -117,6 +118,13 @@ def build_speaker(name: str) -> SounddeviceSpeaker:
     return SounddeviceSpeaker(name)
 
 
+def build_cue() -> SpeechChunk:
+    """Return the sound that says that the microphone opens."""
+    from voxtui.audio.chime import cue
+
+    return cue(48_000)
+
+
 def build_engine(
     config: Config,
     emit: Callable[[Event], object],
@@ -127,11 +135,13 @@ def build_engine(
     sound_system: Callable[[], object] = lambda: None,
     skills: Skills | None = None,
     captions: bool = False,
+    confirms: bool = False,
 ) -> Engine:
     """Return an engine with the models of `config`, on these devices. Raises ModelError.
 
     `fallback_devices` makes the devices that replace a lost one. `sound_system()` returns a value
-    that changes when devices come or go. `skills`: see build_skills. `captions`: see Engine.
+    that changes when devices come or go. `skills`: see build_skills. `captions` and
+    `confirms`: see Engine.
     """
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Notice
@@ -152,6 +162,7 @@ def build_engine(
         sound_system=sound_system,
         skills=skills,
         captions=captions,
+        confirms=confirms,
     )
 
 

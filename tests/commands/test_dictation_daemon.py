@@ -10,14 +10,16 @@ import pytest
 from tests.commands.test_dictation import PatternMicrophone, seconds
 from tests.deadline import SECONDS
 from tests.fakes import LoudIsSpeech
+from tests.ui.pseudo_terminal import until
 from voxtui.commands.dictation import dictation_daemon
 from voxtui.commands.dictation.dictation_daemon import (
     fingerprint,
     give_order,
+    listening,
     runtime_folder,
     serve,
 )
-from voxtui.errors import DeviceError, InputError
+from voxtui.errors import DeviceError, InputError, ModelError
 from voxtui.settings.schema import AudioConfig, Config, DictateConfig
 from voxtui.wiring import SpeechToText
 
@@ -170,3 +172,88 @@ def test_without_a_runtime_directory_the_folder_is_in_the_home(monkeypatch, tmp_
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     assert runtime_folder() == tmp_path / "state" / "voxtui" / "run"
+
+
+@pytest.fixture
+def listen(order, machine, monkeypatch):
+    """Listen for one utterance as `voxtui mcp` does."""
+
+    def listen(seconds=60.0):
+        return listening(Config(), seconds, Config())
+
+    use_microphone(monkeypatch, machine, seconds(".", 0.5) + seconds("x", 1) + seconds(".", 0.9))
+    return listen
+
+
+def use_microphone(monkeypatch, machine, pattern):
+    def build_microphone(name):
+        machine.append(PatternMicrophone(pattern))
+        return machine[-1]
+
+    monkeypatch.setattr(dictation_daemon, "build_microphone", build_microphone)
+
+
+def never():
+    return False
+
+
+def test_one_utterance_is_recorded_until_its_pause(listen, order, machine):
+    for _ in range(2):
+        with listen() as utterance:
+            assert utterance.words(never).text == "What was said."
+    assert [microphone.closed for microphone in machine] == [True, True]
+    assert len(order.threads) == 1
+    assert order("stop")[0] == "idle"  # the words went to the one who listened
+
+
+def test_the_microphone_closes_after_the_longest_time(listen, machine, monkeypatch):
+    use_microphone(monkeypatch, machine, seconds("x", 1))
+    with listen(0.2) as utterance:
+        assert utterance.words(never).text == "What was said."
+    assert machine[0].closed
+
+
+def test_the_microphone_closes_when_the_listener_leaves(listen, order, machine, monkeypatch):
+    use_microphone(monkeypatch, machine, "")
+    with listen() as utterance:
+        assert utterance.words(lambda: True).text == ""
+    until(lambda: machine[0].closed)
+    until(lambda: order("stop")[0] == "idle")
+
+
+def test_a_dictation_and_a_listener_do_not_share_the_microphone(
+    listen, order, machine, monkeypatch
+):
+    order("start")
+    with pytest.raises(InputError, match="voxtui dictate --stop"), listen():
+        pass
+    order("stop")
+    use_microphone(monkeypatch, machine, "")
+    with listen():
+        for forbidden in ("start", "stop", "toggle"):
+            with pytest.raises(InputError, match="voxtui mcp"):
+                order(forbidden)
+        with pytest.raises(InputError, match="voxtui mcp"), listen():
+            pass
+    until(lambda: machine[-1].closed)
+
+
+def test_a_microphone_that_does_not_open_is_the_answer_to_the_listener(listen, monkeypatch):
+    class Lost(PatternMicrophone):
+        def open(self, sink, lost):
+            raise DeviceError("There is no microphone.")
+
+    monkeypatch.setattr(dictation_daemon, "build_microphone", lambda name: Lost(""))
+    with pytest.raises(InputError, match="There is no microphone"), listen():
+        pass
+
+
+def test_a_recogniser_that_fails_is_an_error_of_the_listener(listen, monkeypatch):
+    @contextmanager
+    def recogniser(config, notify):
+        raise ModelError("The model is damaged.")
+        yield
+
+    monkeypatch.setattr(dictation_daemon, "recogniser", recogniser)
+    with listen() as utterance, pytest.raises(InputError, match="The model is damaged"):
+        utterance.words(never)

@@ -86,11 +86,12 @@ def talking(
     sound_system: Callable[[], object] = lambda: None,
     skills: Skills | None = None,
     captions: bool = False,
-    kept: Past = (),
+    confirms: bool = False,
+    past: Past = (),
 ) -> Iterator[EngineTest]:
     """`silent`: the engine has no voice. `loaded` False: begins before the models are.
 
-    `kept`: the history with which the engine begins.
+    `past`: the history with which the engine begins.
     """
     brain = brain or ScriptedBrain()
     voice = voice or BeepVoice()
@@ -110,8 +111,9 @@ def talking(
         sound_system=sound_system,
         skills=skills,
         captions=captions,
+        confirms=confirms,
     )
-    engine.start(kept)
+    engine.start(past)
     try:
         if loaded:
             events.until(StateChanged, lambda e: e == StateChanged(State.READY))

@@ -40,6 +40,7 @@ from voxtui.dialogue.commands import (
     Release,
     ReplaceComponents,
     SendText,
+    Speak,
     Talk,
 )
 from voxtui.dialogue.components import sound_devices
@@ -167,6 +168,8 @@ class AnyOrder(RuleBasedStateMachine):
         self.turn: int | None = None
         """being talked"""
         self.source = "microphone"
+        self.reads = False
+        """a text was read aloud"""
         self.asked: list[tuple[int, Past]] = []
         self.microphones = [FakeMicrophone()]
         self.brains = [self.brain()]
@@ -305,6 +308,12 @@ class AnyOrder(RuleBasedStateMachine):
         self.turn, self.source = None, "microphone"
         self.engine.post(NewConversation())
 
+    @rule()
+    def read_aloud(self) -> None:
+        self.turn, self.source = None, "microphone"
+        self.reads = True
+        assert self.engine.post(Speak("Read this aloud.")) < 0
+
     @rule(muted=st.booleans())
     def mute(self, muted: bool) -> None:
         self.engine.post(Mute(muted))
@@ -424,8 +433,10 @@ class AnyOrder(RuleBasedStateMachine):
                     assert started is not None and started.turn == number
                 case StateChanged(State.READY):
                     assert started is None
-                case StateChanged(State.LISTENING | State.THINKING | State.SPEAKING):
+                case StateChanged(State.LISTENING | State.THINKING):
                     assert started is not None
+                case StateChanged(State.SPEAKING):
+                    assert started is not None or self.reads
                 case _:
                     pass
         assert started is None

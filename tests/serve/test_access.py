@@ -34,7 +34,7 @@ def test_a_token_in_the_query_opens_no_page(locked):
 
 
 def test_a_websocket_takes_the_token_as_header_protocol_or_query(locked):
-    path = "/v1/audio/transcriptions/realtime"
+    path = "/v1/realtime"
     for url, options in (
         (path, {"headers": {"Authorization": "Bearer secret"}}),
         (path, {"subprotocols": ["realtime", "openai-insecure-api-key.secret"]}),
@@ -42,8 +42,6 @@ def test_a_websocket_takes_the_token_as_header_protocol_or_query(locked):
     ):
         with locked.client.websocket(url, **options) as socket:
             assert "session.created" in socket.receive_text()
-            socket.send_text("stop")
-            socket.receive_text()
     with pytest.raises(Exception, match="401"), locked.client.websocket(path):
         pass
 

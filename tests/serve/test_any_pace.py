@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes import ScriptedBrain
-from tests.serve.conftest import Server, counted, pcm, serving
-from tests.serve.test_dictation import PATH as DICTATION
+from tests.serve.conftest import Server, pcm, serving
 from tests.serve.test_realtime import WORDS, Client, session
 from voxtui.dialogue.data import SAMPLE_RATE, Token, UserTranscript, Utterance
 from voxtui.dialogue.protocols import TurnRequest
@@ -50,17 +48,11 @@ class EarBrain(ScriptedBrain):
 BRAIN = EarBrain()
 
 running: list[Server] = []
-recognised: list[np.ndarray] = []
-
-
-def recognise(samples, cancelled) -> str:
-    recognised.append(np.asarray(samples))
-    return counted(samples)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def server() -> Iterator[None]:
-    with serving(brain=BRAIN, recognise=recognise, sets=4) as one:
+    with serving(brain=BRAIN, sets=4) as one:
         running.append(one)
         yield
     running.clear()
@@ -152,24 +144,3 @@ def test_detected_speech(pieces, gap_s, pace, detection, answers):
         assert len(client.of("input_audio_buffer.committed")) == 3
         assert len(client.of("response.created")) <= 3 * answers
         assert not client.of("error")
-
-
-@few
-@given(PIECES, GAPS, PACES)
-def test_dictation(pieces, gap_s, pace):
-    sound = speech(700, 300, rate=SAMPLE_RATE, pause_ms=900)
-    recognised.clear()
-    with running[0].client.websocket(DICTATION) as socket:
-        socket.receive_text()
-        data, at = pcm(sound), 0
-        for number in range(10**6):
-            length = 2 * SAMPLE_RATE * pieces[number % len(pieces)] // 1000
-            if at >= len(data):
-                break
-            socket.send_bytes(data[at : at + length])
-            at += length
-            time.sleep(length / 2 / SAMPLE_RATE / pace if pace else 0.0)
-        socket.send_text("stop")
-        while json.loads(socket.receive_text())["type"] != "transcript.done":
-            pass
-    same(recognised, sound, SAMPLE_RATE)

@@ -17,7 +17,7 @@ EVERYWHERE = Config(serve=ServeConfig(host="0.0.0.0"))
 
 KEY = {"Authorization": "Bearer secret"}
 
-SOCKETS = ("/v1/realtime", "/v1/audio/transcriptions/realtime")
+SOCKETS = ("/v1/realtime", "/v1/realtime?intent=transcription")
 
 CALLS = "/v1/realtime/calls"
 

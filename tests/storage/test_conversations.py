@@ -245,6 +245,18 @@ def test_the_conversation_of_the_first_version_is_taken_over(conversations) -> N
     assert [e.attached for e in conversations.read(conversations.newest("hi")[0].id).values()] == [
         True, False,
     ]  # fmt: skip
+    conversations.forget_all()
+    assert not old.exists()
+
+
+def test_the_conversation_of_the_first_version_is_forgotten_before_it_was_taken_over(
+    conversations,
+) -> None:
+    conversations.file.parent.mkdir()
+    old = conversations.file.with_name("conversation.json")
+    old.write_text('[{"you": "Hi", "vox": "Yo"}]')
+    conversations.forget_all()
+    assert not old.exists()
 
 
 def test_dates_are_short_where_they_are_near() -> None:

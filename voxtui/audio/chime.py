@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from voxtui.audio.played import PlayedSegment
-    from voxtui.dialogue.data import Samples
+    from voxtui.dialogue.data import Samples, SpeechChunk
 
 NOTES = ((0.0, 1318.5), (0.16, 1760.0), (0.32, 2217.5), (0.64, 1760.0), (0.80, 2217.5))
 """Onset in seconds, and hertz: tones that small loudspeakers play well."""
 
 SECONDS = 1.6
 """Length of the chime, with its decay."""
+
+CUE_SECONDS = 0.4
 
 PEAK = 0.5
 
@@ -85,12 +89,21 @@ class Chime:
         self._gain[self._position :] = 1.0 - (1.0 - VOICE_GAIN) * down
 
 
-def bells(rate: float) -> Samples:
-    """Return two rising figures of a small bell: a tone, its octave and an inharmonic partial."""
+def cue(rate: int) -> SpeechChunk:
+    """Return the two notes that say that the microphone opens."""
+    from voxtui.dialogue.data import SpeechChunk
+
+    return SpeechChunk(bells(rate, NOTES[:2], CUE_SECONDS), rate, "")
+
+
+def bells(
+    rate: float, notes: Sequence[tuple[float, float]] = NOTES, seconds: float = SECONDS
+) -> Samples:
+    """Return notes of a small bell: each a tone, its octave and an inharmonic partial."""
     import numpy as np
 
-    sound = np.zeros(round(SECONDS * rate), np.float32)
-    for onset, hertz in NOTES:
+    sound = np.zeros(round(seconds * rate), np.float32)
+    for onset, hertz in notes:
         first = round(onset * rate)
         t = np.arange(len(sound) - first, dtype=np.float32) / rate
         for partial, level, decay in ((1.0, 1.0, 0.30), (2.0, 0.35, 0.15), (2.76, 0.2, 0.08)):

@@ -27,7 +27,7 @@ from voxtui.cli.options import (
     quiet_option,
 )
 from voxtui.cli.setup_commands import devices, doctor, history, models, show_config
-from voxtui.cli.speech_commands import ask, dictate, say, serve, transcribe
+from voxtui.cli.speech_commands import ask, dictate, mcp, say, serve, transcribe
 from voxtui.errors import ConfigError, InputError, RestartNeeded, VoxtuiError, one_line
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def completion(shell: str) -> None:
     click.echo(complete(cli, {}, "voxtui", "_VOXTUI_COMPLETE").source())
 
 
-for command in (ask, transcribe, dictate, say, serve, history, bench, stats, devices, doctor,
+for command in (ask, transcribe, dictate, say, mcp, serve, history, bench, stats, devices, doctor,
                 show_config, models, completion):  # fmt: skip
     cli.add_command(command)
 

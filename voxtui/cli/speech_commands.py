@@ -1,4 +1,4 @@
-"""Commands that answer, write down and speak: ask, transcribe, dictate, say, serve."""
+"""Commands that answer, write down and speak: ask, transcribe, dictate, say, mcp, serve."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from voxtui.cli.options import (
     NOTHING_HEARD,
     CommonOptions,
     global_options,
+    leave,
     quiet_option,
 )
 
@@ -140,6 +141,22 @@ def say(
 
     spoken = run(config, source(file, text, clipboard), wav)
     raise SystemExit(0 if spoken else FAILED_TURN)
+
+
+@click.command()
+@global_options
+def mcp(options: CommonOptions) -> None:
+    """Lend ears and a voice to a coding assistant: claude mcp add voxtui -- voxtui mcp
+
+    A server of the Model Context Protocol on stdin and stdout. The microphone is open only while
+    the assistant asks for your words, after a cue, and for 60 seconds at most.
+    """
+    config = options.load().config
+    from voxtui.commands.dictation.dictation_daemon import resident_command
+    from voxtui.commands.mcp.mcp_command import run
+
+    run(config, resident_command(options.arguments))
+    leave(0)
 
 
 @click.command()

@@ -18,9 +18,10 @@ from voxtui.commands.devices import can_play
 from voxtui.commands.headless import headless
 from voxtui.dialogue.commands import NewConversation
 from voxtui.dialogue.engine import Engine
-from voxtui.dialogue.events import Event, Notice, Remark, ReplyText, TurnStarted
+from voxtui.dialogue.events import Event, Notice, Remark, ReplyText, ToolEnded, TurnStarted
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Timestamps, Turn
 from voxtui.errors import InputError, one_line, strip_control_characters
+from voxtui.session.tool_lines import call_line
 from voxtui.settings.schema import AudioConfig, Config, SessionConfig
 from voxtui.storage.metrics_log import metrics_log
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
@@ -160,6 +161,8 @@ def _print_events(options: AskOptions) -> Callable[[Event], object]:
                 click.echo(text, nl=False)  # and flush
                 if timestamps is not None:
                     timestamps.record(Milestone.FIRST_SHOWN)
+            case ToolEnded(_, report) if not (options.as_json or options.quiet):
+                click.echo(f"› {call_line(report)}", err=True)
             case Notice(_, "information") if options.quiet:
                 pass
             case Notice(message) | Remark(message):

@@ -17,17 +17,19 @@ from typing import TypeAlias
 import click
 
 from voxtui.dialogue.commands import Attach, Silence
-from voxtui.dialogue.data import MICROPHONE, TYPED
+from voxtui.dialogue.data import MICROPHONE, TYPED, ToolCall
 from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.events import Countdown, Loaded, PrefillProgress, State
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Past
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Turn
+from voxtui.dialogue.tools import CallReport
 from voxtui.errors import ModelMissing, RestartNeeded, VoxtuiError, strip_control_characters
 from voxtui.session.clip_player import OpenClip
 from voxtui.session.event_view import EventView
 from voxtui.session.local_session import Factories, LocalSession
 from voxtui.session.notification import notification, notify_desktop
+from voxtui.session.tool_lines import call_line, call_text
 from voxtui.session.user_session import MakeEngine, NotAllowed, Severity, UserSessionEvent
 from voxtui.settings.schema import Config
 from voxtui.slash_commands import COMMANDS, number, parse
@@ -273,6 +275,15 @@ class Plain(EventView):
         else:
             self._complain(message)
 
+    def key_needed(self, turn: int, call: ToolCall) -> None:
+        if self._typed_live:
+            self._print(f"Enter: run `{call_text(call)}`. n and Enter: no.")
+        else:
+            self.session.confirm(False)  # a line of a file is no key
+
+    def tool_ended(self, turn: int, report: CallReport) -> None:
+        self._print(f"› {call_line(report)}")
+
     def remark(self, sentence: str) -> None:
         self._print(sentence)
 
@@ -325,6 +336,9 @@ class Plain(EventView):
 
     def _do(self, text: str, at: float) -> None:
         session = self.session
+        if session.awaits_key and self._typed_live and text.lower() in ("", "n", "no"):
+            session.confirm(not text)
+            return
         if text == "/snooze":
             if not session.post(Silence(snooze=True)):
                 raise NotAllowed("No timer rings.")

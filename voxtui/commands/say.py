@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -23,7 +23,7 @@ from voxtui.errors import InputError, ModelError, UnspokenLanguage
 from voxtui.settings.schema import Config
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.text_input import STDIN, clipboard_text, open_text
-from voxtui.wiring import build_speaker, build_voice
+from voxtui.wiring import Notify, build_speaker, build_voice
 
 PATIENCE_SECONDS = 30.0
 """Timeout of a clause: longer than in a conversation, because a text may hold very long ones."""
@@ -38,7 +38,7 @@ def run(config: Config, texts: Iterator[str], wav: Path | None) -> bool:
         speaker = file or build_speaker(config.audio.output)
         with native_stderr_in(native_log()), _closing(speaker):
             speaker.open()
-            worker = _load_voice(config)
+            worker = load_voice(config, partial(click.echo, err=True))
             with _closing(worker):
                 failed = read_aloud(texts, worker, speaker, config.brain.language or "en")
     if failed:
@@ -77,8 +77,9 @@ def source(path: Path | None, text: str | None, clipboard: bool) -> Iterator[str
     return passages(open_text(path or STDIN), unwrap=not typed)
 
 
-def _load_voice(config: Config) -> VoiceWorker:
-    voices = build_voice(config, partial(click.echo, err=True))
+def load_voice(config: Config, notify: Notify) -> VoiceWorker:
+    """Return the configured voice, warmed up. Raises VoxtuiError."""
+    voices = build_voice(config, notify)
     if voices is None:
         raise InputError("There is no voice: voice.engine is none.")
     workers = voices.map(lambda voice: VoiceWorker(voice, PATIENCE_SECONDS))
@@ -98,9 +99,13 @@ class _Tokens(Prefetched[Token]):
 
 
 def read_aloud(
-    texts: Iterator[str], worker: VoiceWorker, speaker: Speaker, language: str = "en"
+    texts: Iterator[str],
+    worker: VoiceWorker,
+    speaker: Speaker,
+    language: str = "en",
+    stopped: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Speak `texts` clause by clause, as they arrive; block until the last sound was played.
+    """Speak `texts` clause by clause, as they arrive; block until the last sound, or `stopped`.
 
     Return how many passages the voice failed at. Raises VoxtuiError.
     """
@@ -111,7 +116,7 @@ def read_aloud(
     failed = 0
     while True:
         speech = Speech(
-            worker, speaker, Timestamps(), lambda: False, style=lambda clause: (None, language)
+            worker, speaker, Timestamps(), stopped, style=lambda clause: (None, language)
         )
         try:
             speech.play(tokens)

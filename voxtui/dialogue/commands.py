@@ -50,7 +50,7 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Answer the history as it stands: what was said last, else without being asked.
+    """Answer the history as it stands: the last words of the user, else without a question.
 
     The turn is that of the utterance, if that has no answer yet. `options`: of this answer only.
     Ignored while detected speech goes on: a new turn would end it.
@@ -85,6 +85,13 @@ class Cancel(msgspec.Struct, frozen=True):
     """
 
     turn: int | None = None
+
+
+class Confirm(msgspec.Struct, frozen=True):
+    """Answer the question whether a tool may run for `turn`. A key did this, never a voice."""
+
+    turn: int
+    yes: bool
 
 
 class Silence(msgspec.Struct, frozen=True):
@@ -166,7 +173,7 @@ class ReplaceComponents(msgspec.Struct, frozen=True):
 
 
 class RescanDevices(msgspec.Struct, frozen=True):
-    """Find devices that were plugged in; use the wanted ones if they are back."""
+    """Find devices that were plugged in; use the chosen ones if they are back."""
 
 
 class Mute(msgspec.Struct, frozen=True):
@@ -189,6 +196,15 @@ class Ring(msgspec.Struct, frozen=True):
     sentence: str
 
 
+class Speak(msgspec.Struct, frozen=True):
+    """End any recording or answer, and read `text` aloud once. It is not a turn.
+
+    The next turn, Cancel or Speak ends it.
+    """
+
+    text: str
+
+
 class Quit(msgspec.Struct, frozen=True):
     """End the engine's thread. Posted by `Engine.close`."""
 
@@ -200,6 +216,7 @@ Command: TypeAlias = (
     NewTurn
     | Release
     | Cancel
+    | Confirm
     | Silence
     | Typing
     | Attach
@@ -214,5 +231,6 @@ Command: TypeAlias = (
     | Mute
     | DeviceLost
     | Ring
+    | Speak
     | Quit
 )

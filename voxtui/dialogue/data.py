@@ -127,6 +127,25 @@ class UserTranscript:
     """the words of `text` that may be others, by number from 0"""
 
 
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A brain's request, instead of words, to run a tool."""
+
+    name: str
+    arguments: str = "{}"
+    """a JSON object"""
+    id: str = ""
+    """the brain's own name for this call; empty: none"""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedCall:
+    """A call that ran, and its result."""
+
+    call: ToolCall
+    result: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SpeechChunk:
     """A piece of a spoken reply, and its text."""

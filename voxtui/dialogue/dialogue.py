@@ -27,6 +27,8 @@ class Dialogue:
     skills: Skills | None
     local: bool
     """the user sits at this machine"""
+    confirms: bool = False
+    """a key can be asked for, so tools that act may run"""
     state: State = State.LOADING
 
     def enter(self, state: State) -> None:

@@ -31,6 +31,7 @@ from voxtui.dialogue.commands import (
     RescanDevices,
     Ring,
     Silence,
+    Speak,
     Talk,
     Truncate,
     Typing,
@@ -86,8 +87,9 @@ class Engine:
     frames without an echo.
     `sound_system()` returns a value that changes when sound devices come or go.
     `skills` None: the brain answers everything. `local` False: it is one of several in a server, so
-    it answers nothing about this machine, and bugs of other threads are not its own. `captions`:
-    report the words while they are spoken.
+    it answers nothing about this machine, bugs of other threads are not its own, and it neither
+    warms up nor closes its brain and its voice. `captions`: report the words while they are spoken.
+    `confirms`: the front end answers KeyNeeded by a key; otherwise no tool that acts is run.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Engine:
         skills: Skills | None = None,
         local: bool = True,
         captions: bool = False,
+        confirms: bool = False,
     ) -> None:
         self._emit = emit
         self._inbox = Inbox()
@@ -114,7 +117,7 @@ class Engine:
         devices = SoundDevices(
             microphone, speaker, fallback_devices, self.push, self._microphone_lost, sound_system
         )
-        self._components = Components(devices, brain, voice, self._config, emit)
+        self._components = Components(devices, brain, voice, self._config, emit, owned=local)
         self._listener = Listener(detector, self._config)
         self._barge_in = VoiceBargeIn(overhearing, self._config) if overhearing else None
         self._history = History(self._config, lambda: self._components.brain_name)
@@ -127,10 +130,11 @@ class Engine:
             emit,
             safe_skills,
             local,
+            confirms,
         )
         self._turns = TurnTaking(self._dialogue, captions)
         self._skills = safe_skills
-        self._ringer = Announcer(self._dialogue)
+        self._announcer = Announcer(self._dialogue)
         self._local = local
         self._closing_at: float | None = None
         """When `close` was called first (monotonic seconds)."""
@@ -176,7 +180,8 @@ class Engine:
     def post(self, command: Command) -> int:
         """Do `command` in its order among all commands and frames.
 
-        Returns the number of the turn that it begins, answers or ends; 0: of none. What must not
+        Returns the number of the turn that it begins, answers or ends; 0: of none; negative: of an
+        announcement. What must not
         wait for the engine's thread is done before this returns: a turn is cancelled, a voice is
         silenced, the microphone is attended.
         """
@@ -243,7 +248,7 @@ class Engine:
         """Load the parts; then take one item after the other until Quit. The engine's thread."""
         try:
             if self._skills is not None:
-                self._skills.start(self._ringer.report)
+                self._skills.start(self._announcer.report)
             self._load()
             while not self._components.closing:
                 item = self._next()
@@ -257,7 +262,7 @@ class Engine:
                 if self._components.devices.speaker_lost:
                     self._components.report(self._components.devices.replace_speaker())
                 if self._turns.is_quiet and not self._inbox.turn_waits:
-                    self._ring()
+                    self._announce()
         except Closing:
             pass
         except BaseException as error:  # noqa: BLE001 - the front end raises it
@@ -304,7 +309,9 @@ class Engine:
         ):
             turns.drop_answer(item.turn)  # detected speech began before it was taken
             return
-        if isinstance(command, NewTurn | NewConversation | ReplaceComponents | RescanDevices):
+        if isinstance(
+            command, NewTurn | NewConversation | ReplaceComponents | RescanDevices | Speak
+        ):
             turns.abandon_utterance()
         if item.turn is not None and isinstance(command, NewTurn):
             self._inbox.taken = item.turn
@@ -343,8 +350,8 @@ class Engine:
                 self._rescan_devices()
             case DeviceLost(opening, message):
                 self._replace_microphone(opening, message)
-            case Ring(sentence):
-                self._ringer.add(sentence)
+            case Ring(text) | Speak(text) if item.turn is not None:
+                self._announcer.add(text, item.turn, rings=isinstance(command, Ring))
             case _:
                 pass  # Silence and Mute are done by `post`, on the caller's thread
 
@@ -397,8 +404,8 @@ class Engine:
             self._emit(Notice(message))  # at once, because a sound server may hang
         events = devices.replace_microphone()
         if devices.microphone is None and lost is not None:
-            gone = f"The microphone {lost.name!r} is lost, and there is no other."
-            events.append(Notice(gone, "error"))
+            sentence = f"The microphone {lost.name!r} is lost, and there is no other."
+            events.append(Notice(sentence, "error"))
         self._components.report(events)
         if self._listener.source == MICROPHONE:
             self._turns.act_on(self._listener.finish())
@@ -411,8 +418,7 @@ class Engine:
         self._components.report(self._components.devices.rescan_devices())
         self._dialogue.enter(State.READY)
 
-    def _ring(self) -> None:
-        """Speak what a timer or a reminder says, if one is due."""
-        if sentence := self._ringer.next():
+    def _announce(self) -> None:
+        if announcement := self._announcer.next():
             self._turns.idle.end()
-            self._ringer.ring(sentence)
+            self._announcer.speak(announcement)

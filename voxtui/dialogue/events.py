@@ -15,8 +15,9 @@ import msgspec
 if TYPE_CHECKING:
     from voxtui.errors import VoxtuiError
 
-from voxtui.dialogue.data import Utterance
+from voxtui.dialogue.data import ToolCall, Utterance
 from voxtui.dialogue.timestamps import Timestamps, Turn
+from voxtui.dialogue.tools import CallReport
 
 
 class State(StrEnum):
@@ -173,6 +174,27 @@ class Countdown(msgspec.Struct, frozen=True):
     """it rang, and nobody stopped it"""
 
 
+class KeyNeeded(msgspec.Struct, frozen=True):
+    """A call waits for a key: `Confirm` answers. Without an answer it is refused after a while."""
+
+    turn: int
+    call: ToolCall
+
+
+class ToolCalled(msgspec.Struct, frozen=True):
+    """A call begins to run; if the client runs it, the turn ends with it."""
+
+    turn: int
+    call: ToolCall
+
+
+class ToolEnded(msgspec.Struct, frozen=True):
+    """A call has ended, or was refused."""
+
+    turn: int
+    report: CallReport
+
+
 class CountdownsChanged(msgspec.Struct, frozen=True):
     """The timers and reminders that are set, the next one first."""
 
@@ -237,6 +259,9 @@ Event: TypeAlias = (
     | SpokenUpTo
     | Notice
     | Remark
+    | KeyNeeded
+    | ToolCalled
+    | ToolEnded
     | CountdownsChanged
     | RingsIn
     | Rang

@@ -5,6 +5,7 @@ Frames and commands share one queue, so that a key press is ordered among the sa
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections import deque
@@ -19,13 +20,16 @@ from voxtui.dialogue.commands import (
     Answer,
     Cancel,
     Command,
+    Confirm,
     NewConversation,
     Quit,
     Redo,
     Release,
     ReplaceComponents,
+    Ring,
     SendText,
     Silence,
+    Speak,
     Talk,
     Typing,
 )
@@ -50,7 +54,7 @@ class Posted:
 
     command: Command
     turn: TurnHandle | None
-    """The turn that it begins or answers."""
+    """The turn that it begins or answers, or the announcement that it makes."""
     typed: TypedText
     """The text in the field when it was posted."""
 
@@ -69,7 +73,10 @@ class Inbox:
         self.typing = TypedText()
         """The latest state of the text that is being typed."""
         self.answering: TurnHandle | None = None
-        """The turn that is answered; a negative number: the sentence of a timer or reminder."""
+        """The turn that is answered; a negative number: the announcement that is spoken."""
+        self._requested: TurnHandle | None = None
+        """The announcement of the newest Speak."""
+        self._announcements = itertools.count(-1, -1)
 
     @property
     def turn_waits(self) -> bool:
@@ -83,12 +90,16 @@ class Inbox:
     def post(self, command: Command, begun: datetime | None = None) -> int:
         """Enqueue `command`. Return the number of the turn that it begins, answers or ends, or 0.
 
+        The number of an announcement is negative.
+
         `begun`: the local time of the first key of a text that is typed.
         """
         match command:
             case Silence():
                 return self._silence()
-            case Cancel() | NewConversation() | ReplaceComponents() | Quit():
+            case Confirm():
+                return self._confirm(command)
+            case Cancel() | NewConversation() | ReplaceComponents() | Speak() | Quit():
                 silenced = self._silence()
                 if silenced and isinstance(command, Cancel):
                     return silenced
@@ -118,7 +129,7 @@ class Inbox:
                 if turn is None:
                     return 0
             case Release(turn=number, answers=answers):
-                self.newest.kept |= not answers and number == self.newest.number
+                self.newest.committed |= not answers and number == self.newest.number
             case Cancel(turn=number):
                 turn = self.newest
                 if turn.over or number not in (None, turn.number):
@@ -129,10 +140,24 @@ class Inbox:
             case NewConversation() | ReplaceComponents() | Quit():
                 self.newest.cancel()
                 typed.cancelled.set()
+            case Ring():
+                turn = TurnHandle(next(self._announcements))
+            case Speak():
+                self.newest.cancel()
+                turn = self._requested = TurnHandle(next(self._announcements))
             case _:
                 pass
         self._queue.put(Posted(command, turn, typed))
         return turn.number if turn else 0
+
+    def _confirm(self, confirm: Confirm) -> int:
+        """Decide on the call of the newest turn, once. Return the turn's number, or 0."""
+        turn = self.newest
+        if turn.number != confirm.turn or turn.over or turn.decided.is_set():
+            return 0
+        turn.confirmed = confirm.yes
+        turn.decided.set()
+        return turn.number
 
     def _create(self) -> TurnHandle:
         """Cancel the newest turn and return a newer one. The caller holds the lock."""
@@ -142,17 +167,17 @@ class Inbox:
         return self.newest
 
     def _answered(self) -> TurnHandle | None:
-        """Return the newest turn if it is only kept, else a turn of its own.
+        """Return the newest turn if it is only committed, else a turn of its own.
 
         None while an utterance is detected: a new turn would end it.
         """
         turn = self.newest
         if turn.is_detecting:
             return None
-        if not turn.kept or turn.asked:
+        if not turn.committed or turn.answer_requested:
             turn = self._create()
             turn.timestamps.record(Milestone.RELEASED)
-        turn.asked = True
+        turn.answer_requested = True
         return turn
 
     def _typed(self, text: str, begun: datetime | None) -> TypedText:
@@ -162,8 +187,13 @@ class Inbox:
         return self.typing
 
     def _silence(self) -> int:
-        """End the sentence of a timer or reminder. Return its number; 0: none is spoken."""
-        answering = self.answering
+        """End the announcement that is spoken, and drop a Speak that waits.
+
+        Returns the number of the former; 0: none is spoken.
+        """
+        answering, requested = self.answering, self._requested
+        if requested is not None and requested is not answering:
+            requested.cancel()
         if answering is None or answering.number > 0 or answering.cancelled.is_set():
             return 0
         answering.cancel()

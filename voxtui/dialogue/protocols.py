@@ -9,10 +9,19 @@ from datetime import datetime
 from threading import Event as Flag
 from typing import Protocol
 
-from voxtui.dialogue.data import Frame, SpeechChunk, Token, UserTranscript, Utterance
+from voxtui.dialogue.data import (
+    FinishedCall,
+    Frame,
+    SpeechChunk,
+    Token,
+    ToolCall,
+    UserTranscript,
+    Utterance,
+)
 from voxtui.dialogue.events import Event
 from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.timestamps import Timestamps
+from voxtui.dialogue.tools import Tool
 from voxtui.settings.schema import Config
 
 Progress = Callable[[str, float | None], None]
@@ -45,6 +54,10 @@ class PastTurn:
     """number of the turn; negative: a text that a client put into the history; 0: unknown"""
     clock: str = ""
     """the line with the time before the user's part; empty: none"""
+    calls: tuple[FinishedCall, ...] = ()
+    """the calls between the user's part and the reply, where the client runs the tools"""
+    private: bool = False
+    """the reply holds the result of a tool that must not leave this machine"""
 
     @property
     def user_text(self) -> str:
@@ -74,6 +87,10 @@ class ReplyOptions:
     """speed of the speech; None: that of the configuration"""
     clock: str = ""
     """the line with the time before the user's part; empty: none"""
+    tools: tuple[Tool, ...] = ()
+    """the tools that may be called"""
+    tool_choice: str = "auto"
+    """`auto`; `required`: a call, not words; or the name of the tool to call"""
 
     def with_clock(self, clock: str) -> ReplyOptions:
         return replace(self, clock=clock)
@@ -106,6 +123,8 @@ class TurnRequest:
     cancelled: Flag = field(default_factory=Flag)
     """Set by any thread to end the work on the request."""
     options: ReplyOptions = DEFAULT_OPTIONS
+    calls: tuple[FinishedCall, ...] = ()
+    """The calls of this turn that ran. The brain words their results, and calls no more."""
 
 
 class Microphone(Protocol):
@@ -249,8 +268,11 @@ class Brain(Protocol):
         """
         ...
 
-    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
+    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         """Yield the answer, pulled on a worker thread. Ends within one step of a cancel.
+
+        A ToolCall of one of the options' tools may stand in the place of the tokens. It is the last
+        item. Work ahead may have made it, but only the engine runs it.
 
         A brain that knows the user's words yields one UserTranscript before its first Token. If
         the generator is closed there, a skill answers: the brain stops its work on the reply.
@@ -352,10 +374,16 @@ class Skills(Protocol):
         """Return the local time. A brain is told the same. Any thread."""
         ...
 
-    def answer(self, request: SkillRequest) -> SkillAnswer | None:
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools that a brain may call, and those that rules call."""
+        ...
+
+    def answer(self, request: SkillRequest) -> SkillAnswer | ToolCall | None:
         """Return the answer to the user's final words, or None if the brain is to answer.
 
-        What was asked for has then been done. Called on a worker thread; takes about a millisecond.
+        The engine runs a ToolCall. What else was asked for has then been done. Called on a worker
+        thread; takes about a millisecond.
         """
         ...
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from voxtui.dialogue.data import SKILL
+from voxtui.dialogue.tools import CallReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +32,10 @@ class Milestone(StrEnum):
     ENCODED = "encoded"
     SKILL = "skill"
     PREFILLED = "prefilled"
+    CALLED = "called"
+    CONFIRMED = "confirmed"
+    TOOL_ENDED = "tool_ended"
+    RESULT_READ = "result_read"
     FIRST_TOKEN = "first_token"
     FIRST_SHOWN = "first_shown"
     FIRST_CLAUSE = "first_sentence"
@@ -133,6 +138,7 @@ class Turn:
     paced: bool = True
     """False: a clip that was not played in real time; its times are not comparable"""
     error: str | None = None
+    calls: tuple[CallReport, ...] = ()
 
     def ms(self, mark: Milestone, since: Milestone = Milestone.RELEASED) -> float | None:
         """Return milliseconds from `since` to `mark`; None if either was not reached."""
@@ -193,4 +199,13 @@ class Turn:
             "paced": self.paced,
             "outcome": self.outcome.value,
             "error": self.error,
+            "calls": [
+                {
+                    "name": report.call.name,
+                    "arguments": report.call.arguments,
+                    "outcome": report.outcome.value,
+                    "ms": rounded(report.seconds * 1000),
+                }
+                for report in self.calls
+            ],
         }

@@ -14,7 +14,6 @@ from starlette.routing import Route, WebSocketRoute
 from voxtui import __version__
 from voxtui.serve.access import REALTIME_PATH, AccessControl, ClientKeys, error_response
 from voxtui.serve.endpoints.chat import Chat
-from voxtui.serve.endpoints.dictation import DictationEndpoint
 from voxtui.serve.endpoints.openapi import openapi
 from voxtui.serve.endpoints.speech import SpeechEndpoint
 from voxtui.serve.endpoints.transcriptions import ALIAS, Transcriptions, check_model
@@ -148,9 +147,6 @@ def build_app(
                 "/v1/realtime/client_secrets",
                 ClientSecrets(client_keys, default, config.vad),
                 methods=["POST"],
-            ),
-            WebSocketRoute(
-                "/v1/audio/transcriptions/realtime", DictationEndpoint(pool, config.vad, metrics)
             ),
         ],
         exception_handlers={HTTPException: http_error, 500: bug},

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import anyio
-from multipart import MultipartError, MultipartSegment, PushMultipartParser  # pyright: ignore[reportMissingTypeStubs]
+from multipart import MultipartError, MultipartSegment, PushMultipartParser
 
 from voxtui.serve.openai_types import HttpError
 

@@ -9,8 +9,9 @@ from voxtui.dialogue import events
 from voxtui.session.user_session import ClipEnded, Severity, UserSessionEvent
 
 if TYPE_CHECKING:
-    from voxtui.dialogue.data import Utterance
+    from voxtui.dialogue.data import ToolCall, Utterance
     from voxtui.dialogue.timestamps import Turn
+    from voxtui.dialogue.tools import CallReport
     from voxtui.errors import VoxtuiError
 
 
@@ -54,6 +55,12 @@ class EventView:
                 self.notice(message, severity)
             case events.Remark(sentence):
                 self.remark(sentence)
+            case events.KeyNeeded(turn, call):
+                self.key_needed(turn, call)
+            case events.ToolCalled():
+                pass  # its end is shown, with the time
+            case events.ToolEnded(turn, report):
+                self.tool_ended(turn, report)
             case events.CountdownsChanged(countdowns):
                 self.countdowns_changed(countdowns)
             case events.Rang(sentence):
@@ -98,6 +105,10 @@ class EventView:
     def notice(self, message: str, severity: Severity) -> None: ...
 
     def remark(self, sentence: str) -> None: ...
+
+    def key_needed(self, turn: int, call: ToolCall) -> None: ...
+
+    def tool_ended(self, turn: int, report: CallReport) -> None: ...
 
     def countdowns_changed(self, countdowns: Sequence[events.Countdown]) -> None: ...
 

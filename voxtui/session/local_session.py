@@ -257,8 +257,8 @@ class LocalSession(UserSession):
         self._require_model()
         if turn is None:
             turns = reversed(self.record.turns.items())
-            asked = (n for n, t in turns if t.result and (t.utterance or t.words))
-            turn = next(asked, None)
+            answered = (n for n, t in turns if t.result and (t.utterance or t.words))
+            turn = next(answered, None)
         if turn is None:
             raise NotAllowed("Nothing has been said yet that could be answered again.")
         self._let_go()
@@ -271,10 +271,10 @@ class LocalSession(UserSession):
         """
         turns = reversed(self.record.turns.items())
         known = ((n, t.words) for n, t in turns if t.words and turn in (None, n))
-        if (found := next(known, None)) is None:
+        if (newest := next(known, None)) is None:
             what = "Nothing has been said yet" if turn is None else "No words are known there"
             raise NotAllowed(f"{what} that could be corrected.")
-        return found
+        return newest
 
     def correct(self, turn: int, text: str, at: float | None = None) -> int:
         """Answer `text` in place of `turn`, or at the end if that is not the newest turn.
@@ -416,7 +416,7 @@ class LocalSession(UserSession):
             if key.startswith("ui."):
                 self.config, self.chosen[key] = config, value
             elif key == "session.keep":
-                self._keep(value, config)
+                self._store_conversations(value, config)
             elif self.failed:
                 self._start_again(config, **self._device(key, config))
                 self.config, self._trying[key] = config, value
@@ -447,19 +447,19 @@ class LocalSession(UserSession):
         if self._trying:  # the engine has not taken the command yet
             raise NotAllowed("Still loading. Text is kept until that is done.", "information")
 
-    def _keep(self, keeps: bool, config: Config) -> None:
+    def _store_conversations(self, stores: bool, config: Config) -> None:
         """Store conversations from this one on, or no longer, and say so.
 
         The choice is saved at once, because it is about the next start. The engine gets `config`,
-        because it answers what it keeps. Raises ConfigError.
+        because it answers what is stored. Raises ConfigError.
         """
         from voxtui.dialogue.commands import ReplaceComponents
 
-        save_values({"session.keep": keeps})
+        save_values({"session.keep": stores})
         self.config = config
         if not self.failed and self.state is not State.LOADING:
             self.engine.post(ReplaceComponents(config))
-        if keeps:
+        if stores:
             self.log.begin()
             self._store()
             self._notify(f"Kept from now on, with your words: {self.log.conversations.file}")

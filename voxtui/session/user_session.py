@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from voxtui.dialogue.commands import Attach, Command, NewTurn
+from voxtui.dialogue.commands import Attach, Command, Confirm, NewTurn, Speak
 from voxtui.dialogue.data import Frame
-from voxtui.dialogue.events import Event, Loaded, LoadFailed, State, TurnFinished
+from voxtui.dialogue.events import (
+    Event,
+    KeyNeeded,
+    Loaded,
+    LoadFailed,
+    State,
+    ToolEnded,
+    TurnFinished,
+)
 from voxtui.dialogue.protocols import Past
 from voxtui.errors import VoxtuiError
 
@@ -17,6 +26,8 @@ if TYPE_CHECKING:
     from voxtui.dialogue.engine import Engine
 
 Severity: TypeAlias = Literal["information", "warning", "error"]
+
+STRAY_KEY_SECONDS = 0.4
 
 MakeEngine: TypeAlias = Callable[[Callable[[Event], object]], "Engine"]
 """Makes an engine that reports its events to the given function."""
@@ -53,6 +64,9 @@ class UserSession:
         self.failed: VoxtuiError | None = None
         """the error that prevented the loading of the models"""
         self._unfinished: set[int] = set()
+        self.awaits_key: KeyNeeded | None = None
+        """the call that waits for a key"""
+        self._key_needed_at = 0.0
 
     @property
     def state(self) -> State:
@@ -84,6 +98,11 @@ class UserSession:
                 # A turn finishes before the next one begins.
                 older = {number for number in tuple(self._unfinished) if number <= turn.number}
                 self._unfinished -= older
+                self.awaits_key = None
+            case KeyNeeded():
+                self.awaits_key, self._key_needed_at = event, time.monotonic()
+            case ToolEnded():
+                self.awaits_key = None
             case _:
                 pass
 
@@ -92,14 +111,26 @@ class UserSession:
 
         Raises NotAllowed where a turn cannot begin now, or a text to talk about is empty.
         """
-        if isinstance(command, NewTurn):
+        if isinstance(command, NewTurn | Speak):
             self._require_model()
+        if isinstance(command, NewTurn):
             if turn := self.engine.post(command):
                 self._unfinished.add(turn)
             return turn
         if isinstance(command, Attach) and not command.attachment.text.strip():
             raise NotAllowed(f"There is no text in {command.attachment.name}.")
         return self.engine.post(command)
+
+    def confirm(self, yes: bool) -> None:
+        """Answer the question whether a tool may run. A key did this.
+
+        A yes right after the question is ignored: that key was meant for something else.
+        """
+        asked = self.awaits_key
+        if asked is None or (yes and time.monotonic() - self._key_needed_at < STRAY_KEY_SECONDS):
+            return
+        self.awaits_key = None
+        self.engine.post(Confirm(asked.turn, yes))
 
     def push(self, frame: Frame) -> None:
         """Add the next frame of any source. Any thread."""

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from voxtui.dialogue.events import CountdownsChanged, Event, Notice, Rang, Reminded, RingsIn
 from voxtui.dialogue.protocols import SkillAnswer
+from voxtui.dialogue.tools import Tool, rule_call
 from voxtui.dialogue.turn.safe_skills import log_failure
 from voxtui.errors import InputError
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
+    from voxtui.dialogue.data import ToolCall
     from voxtui.dialogue.protocols import SkillRequest
     from voxtui.skills.timer_store import Entries, Reminder, Timer
 
@@ -42,6 +44,7 @@ class AssistantSkills:
         folder: Path,
         rings: bool = True,
         now: Callable[[], datetime] = datetime.now,
+        tools: tuple[Tool, ...] = (),
     ) -> None:
         from voxtui.skills.ringing import Ringing
         from voxtui.skills.timer_store import Entries, TimerStore
@@ -50,6 +53,7 @@ class AssistantSkills:
         self._rings = rings
         self._emit: Callable[[Event], object] = lambda event: None
         self.now = now
+        self.tools = tools
         self._retry = ""
         """the request that the user's next words complete"""
         self._lock: BaseFileLock | None = None
@@ -81,9 +85,11 @@ class AssistantSkills:
         if lock is not None:
             lock.release()
 
-    def answer(self, request: SkillRequest) -> SkillAnswer | None:
-        """Return the answer to the user's words, or None. See Skills."""
+    def answer(self, request: SkillRequest) -> SkillAnswer | ToolCall | None:
+        """Return the answer to the user's words, the call of a tool, or None. See Skills."""
         answer = self._answer(request)
+        if answer is None:
+            return rule_call(self.tools, request.words)
         return SkillAnswer(answer) if isinstance(answer, str) else answer
 
     def _answer(self, request: SkillRequest) -> SkillAnswer | str | None:

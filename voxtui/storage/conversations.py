@@ -239,7 +239,14 @@ class Conversations:
             database.execute("INSERT INTO words (words) VALUES ('optimize')")
 
     def forget_all(self) -> None:
-        """Erase every conversation and overwrite the words in the file."""
+        """Erase every conversation and overwrite the words in the file.
+
+        The file of voxtui 0.1.0 is erased too, because its conversation was taken over.
+        """
+        try:
+            self._old_file.unlink(missing_ok=True)
+        except OSError as error:
+            raise InputError(f"{self._old_file}: {error.strerror or error}.") from error
         if self._is_empty:
             return
         with self._opened(writes=True) as database:
@@ -248,6 +255,11 @@ class Conversations:
             database.execute("INSERT INTO words (words) VALUES ('rebuild')")
         with self._opened() as database:
             database.execute("VACUUM")
+
+    @property
+    def _old_file(self) -> Path:
+        """Where voxtui 0.1.0 stored its conversation."""
+        return self.file.with_name("conversation.json")
 
     @property
     def _is_empty(self) -> bool:
@@ -302,8 +314,8 @@ class Conversations:
             self._take_over(database)
 
     def _take_over(self, database: sqlite3.Connection) -> None:
-        """Store the conversation that voxtui 0.1.0 kept in a file of its own."""
-        old = self.file.with_name("conversation.json")
+        """Store the conversation of voxtui 0.1.0."""
+        old = self._old_file
         with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
             exchanges = msgspec.json.decode(read_file(old, LARGEST_OLD_FILE), type=list[Exchange])
             at = old.stat().st_mtime

@@ -42,7 +42,7 @@ LATE_SECONDS = 0.5
 CLOSE_SECONDS = 1.0
 """Time that closing waits for the disk."""
 
-WORDS_AND_NAMES = ("clip", "heard", "reply", "error")
+WORDS_AND_NAMES = ("clip", "heard", "reply", "error", "calls")
 """Keys of a turn's JSON that are never kept."""
 
 NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f]*$"

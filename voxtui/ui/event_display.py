@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from voxtui.dialogue.data import Utterance
+from voxtui.dialogue.data import ToolCall, Utterance
 from voxtui.dialogue.events import Countdown, Loaded, PrefillProgress, State, TurnStarted
 from voxtui.dialogue.timestamps import Outcome, Turn
+from voxtui.dialogue.tools import CallReport
 from voxtui.errors import RestartNeeded, VoxtuiError
 from voxtui.session.event_view import EventView
+from voxtui.session.tool_lines import call_line, call_text
 from voxtui.session.user_session import Severity
 from voxtui.storage.turn_metrics import DeviceOffset
 from voxtui.ui.main_screen import MainScreen
@@ -116,6 +118,13 @@ class EventDisplay(EventView):
             return
         self._explained |= severity != "information"
         self._main.notify(message, severity=severity)
+
+    def key_needed(self, turn: int, call: ToolCall) -> None:
+        question = f"Enter: run `{call_text(call)}`. Esc: no."
+        self._turns.transcript.add_line("?", question)
+
+    def tool_ended(self, turn: int, report: CallReport) -> None:
+        self._turns.transcript.add_line("›", call_line(report))
 
     def remark(self, sentence: str) -> None:
         self._turns.transcript.add_line("!", sentence)

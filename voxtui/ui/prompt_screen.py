@@ -94,7 +94,9 @@ class PromptScreen(SteppedScreen):
 
     async def take_key(self, key: events.Key) -> bool:
         """Write, send or edit. Return False if `key` does none of it."""
-        if key.character is not None and key.is_printable:
+        if self.session.awaits_key and self.bar.field.empty and key.key in (*ENTER, "escape"):
+            self.session.confirm(key.key != "escape")
+        elif key.character is not None and key.is_printable:
             self.bar.write(key.character)
         elif key.key in ENTER and (self.bar.typing or self.bar.pasted.waiting):
             corrected = self.bar.corrected

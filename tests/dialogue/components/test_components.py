@@ -213,3 +213,15 @@ def test_if_no_other_brain_loads_a_notice_is_shown_and_the_engine_stays_ready() 
 
         events.until(Notice, says_so)
         until_ready(events)
+
+
+def test_an_engine_of_a_server_neither_warms_up_nor_closes_its_models() -> None:
+    brain, voice = ScriptedBrain(["Yes."], ["Yes."]), BeepVoice()
+    for _ in range(2):
+        with running(brain=brain, voice=voice, speaker=FakeSpeaker(), local=False) as parts:
+            engine, events = parts
+            until_ready(events)
+            engine.post(SendText("Ready?"))
+            assert finished(events).outcome is Outcome.ANSWERED
+    assert len(voice.clauses) == 2
+    assert (brain.warmed, brain.closed, voice.closed) == (False, False, False)

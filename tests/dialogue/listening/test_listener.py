@@ -14,8 +14,8 @@ from voxtui.dialogue.listening.barge_in import VoiceBargeIn
 from voxtui.dialogue.listening.endpointing import Endpointer, SpeechGate
 from voxtui.dialogue.listening.level import FAINT
 from voxtui.dialogue.listening.listener import (
+    Finding,
     Finished,
-    Found,
     Listener,
     Recorded,
     Started,
@@ -112,7 +112,7 @@ def listener(**vad: object) -> Listener:
     return Listener(LoudIsSpeech(), LiveConfig(Config(vad=VadConfig(**vad))))  # type: ignore[arg-type]
 
 
-def push(listener: Listener, pattern: str, start: float = 10.0) -> list[Found]:
+def push(listener: Listener, pattern: str, start: float = 10.0) -> list[Finding]:
     """Push the frames of `pattern` and return the results but `Recorded`."""
     found = [listener.push(frame) for frame in frames(pattern, start)]
     return [one for one in found if one is not None and not isinstance(one, Recorded)]

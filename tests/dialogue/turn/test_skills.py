@@ -30,6 +30,8 @@ from voxtui.settings.schema import Config, HistoryConfig, VoiceConfig
 class ClockOnly:
     """FakeSkills: answers words about the time, and notes everything it was asked."""
 
+    tools = ()
+
     def __init__(self) -> None:
         self.asked: list[tuple[str, bool]] = []
         self.past: list[str] = []

@@ -12,7 +12,7 @@ from functools import partial
 import click
 
 from voxtui.commands.dictation.dictation import Dictated, Dictation
-from voxtui.commands.dictation.dictation_daemon import Order, give_order
+from voxtui.commands.dictation.dictation_daemon import Order, give_order, resident_command
 from voxtui.commands.dictation.dictation_output import Target, deliver, replace_words, run_hook
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.schema import Config
@@ -49,9 +49,7 @@ def run_order(
     Return False if it ended a recording and nothing was heard. Raises VoxtuiError.
     """
     check(config)
-    # -P: a module in the current directory must not be imported in the place of ours.
-    command = [sys.executable, "-P", "-m", "voxtui", "dictate", "--resident", *arguments]
-    state, dictated = give_order(order, config, command)
+    state, dictated = give_order(order, config, resident_command(arguments))
     if state == "listening":
         if not options.quiet:
             click.echo("Listening. `voxtui dictate --stop` ends it.", err=True)

@@ -1,21 +1,24 @@
-"""`voxtui dictate --start`, `--stop` and `--toggle`: a process that keeps the recogniser loaded.
+"""A process that keeps the recogniser loaded, for `voxtui dictate --start` and `voxtui mcp`.
 
 The process listens on a socket in a folder that only its user may enter. It records while it is
 told to, and returns the words to the process that ends it, which delivers them. So the text goes
-where the key was pressed.
+where the key was pressed. For `voxtui mcp` it records one utterance, while that connection is open.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import select
 import socket
 import stat
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -29,6 +32,7 @@ from voxtui.settings.schema import Config, DictateConfig
 from voxtui.wiring import SpeechToText, build_detector, build_microphone, recogniser
 
 Order: TypeAlias = Literal["start", "stop", "toggle"]
+AnyOrder: TypeAlias = Literal["start", "stop", "toggle", "listen"]
 State: TypeAlias = Literal["listening", "idle", "heard", "stale"]
 
 IDLE_SECONDS = 600.0
@@ -47,13 +51,18 @@ MESSAGE_SECONDS = 1.0
 
 RETRY_SECONDS = 0.05
 
+POLL_SECONDS = 0.1
+"""Interval at which a client that waits for words looks whether it was cancelled."""
+
 LARGEST_MESSAGE = 1 << 20
 
 
 class Message(msgspec.Struct):
-    order: Order
+    order: AnyOrder
     settings: str
     """`fingerprint` of the settings"""
+    seconds: float = 0.0
+    """the longest recording of `listen`"""
 
 
 class OrderResult(msgspec.Struct):
@@ -62,6 +71,10 @@ class OrderResult(msgspec.Struct):
     text: str = ""
     problem: str = ""
     error: str = ""
+
+
+LENT = OrderResult("idle", error="A program is listening now, through `voxtui mcp`.")
+DICTATING = OrderResult("idle", error="The microphone is dictating: `voxtui dictate --stop`.")
 
 
 def runtime_folder() -> Path:
@@ -90,22 +103,74 @@ def fingerprint(config: Config) -> str:
 # The process that gives an order.
 
 
+def resident_command(arguments: Sequence[str]) -> list[str]:
+    """Return the command that starts the resident process with these options."""
+    # -P: a module in the current directory must not be imported in the place of ours.
+    return [sys.executable, "-P", "-m", "voxtui", "dictate", "--resident", *arguments]
+
+
 def give_order(order: Order, config: Config, command: Sequence[str]) -> tuple[State, Dictated]:
     """Give `order` to the resident process. If none runs, start one with `command`.
 
     Return its new state and, after `heard`, the words. Raises VoxtuiError.
     """
-    path, message = runtime_folder() / "dictate.sock", Message(order, fingerprint(config))
+    message = Message(order, fingerprint(config))
+    with _connected(message, command, starts=order != "stop") as (_, answer):
+        return answer.state, Dictated(answer.text, answer.problem)
+
+
+class Listening:
+    """One utterance that the resident process records. The microphone is open."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def words(self, cancelled: Callable[[], bool]) -> Dictated:
+        """Return the words once the utterance has ended; none if `cancelled`. Raises InputError."""
+        while not select.select([self._connection], [], [], POLL_SECONDS)[0]:
+            if cancelled():
+                return Dictated("", "")
+        answer = _read(self._connection)
+        if answer is None:
+            raise InputError("The dictation process ended.", "`voxtui doctor` says more.")
+        if answer.error:
+            raise InputError(answer.error)
+        return Dictated(answer.text, answer.problem)
+
+
+@contextmanager
+def listening(config: Config, seconds: float, command: Sequence[str]) -> Generator[Listening]:
+    """Open the microphone of the resident process for one utterance of up to `seconds`.
+
+    The end of the block closes it. Raises VoxtuiError.
+    """
+    message = Message("listen", fingerprint(config), seconds)
+    with _connected(message, command, starts=True) as (connection, _):
+        yield Listening(connection)
+
+
+@contextmanager
+def _connected(
+    message: Message, command: Sequence[str], starts: bool
+) -> Generator[tuple[socket.socket, OrderResult]]:
+    """Yield the connection to the resident process, and its answer to `message`.
+
+    `starts`: start the process with `command` if none runs.
+    """
+    path = runtime_folder() / "dictate.sock"
     started: subprocess.Popen[bytes] | None = None
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        answer = _ask(path, message)
-        if answer is not None and answer.state != "stale":
-            if answer.error:
-                raise InputError(answer.error)
-            return answer.state, Dictated(answer.text, answer.problem)
-        if order == "stop":
-            return "idle", Dictated("", "")
+        with socket.socket(socket.AF_UNIX) as connection:
+            answer = _ask(connection, path, message)
+            if answer is not None and answer.state != "stale":
+                if answer.error:
+                    raise InputError(answer.error)
+                yield connection, answer
+                return
+            if not starts:
+                yield connection, OrderResult("idle")
+                return
         if started is None or started.poll() is not None:
             if started is not None and started.returncode:
                 break
@@ -120,19 +185,28 @@ def give_order(order: Order, config: Config, command: Sequence[str]) -> tuple[St
     raise InputError("The dictation process did not start.", "`voxtui doctor` says more.")
 
 
-def _ask(path: Path, message: Message) -> OrderResult | None:
+def _ask(connection: socket.socket, path: Path, message: Message) -> OrderResult | None:
     """Return the answer of the process at `path`, or None if none runs there."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(ANSWER_SECONDS)
-        try:
-            connection.connect(str(path))
-            connection.sendall(msgspec.json.encode(message) + b"\n")
-            line = connection.makefile("rb").readline(LARGEST_MESSAGE)
-        except (FileNotFoundError, ConnectionError):
+    connection.settimeout(ANSWER_SECONDS)
+    try:
+        connection.connect(str(path))
+        connection.sendall(msgspec.json.encode(message) + b"\n")
+        return _read(connection)
+    except (FileNotFoundError, ConnectionError):
+        return None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}.") from error
+
+
+def _read(connection: socket.socket) -> OrderResult | None:
+    """Return the next answer; None at the end. Each is read alone, so nothing is buffered."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        piece = connection.recv(1)
+        if not piece or len(line) > LARGEST_MESSAGE:
             return None
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror or error}.") from error
-    return msgspec.json.decode(line, type=OrderResult) if line else None
+        line += piece
+    return msgspec.json.decode(line, type=OrderResult)
 
 
 # The resident process.
@@ -159,6 +233,24 @@ def serve(config: Config) -> None:
         resident.serve(listening)
 
 
+@dataclass(slots=True)
+class _Listener:
+    """The client that waits for one utterance."""
+
+    connection: socket.socket
+    deadline: float
+    """monotonic seconds"""
+    over: bool = False
+    """written by the recording's thread: it does nothing more but answer"""
+
+    def ended_at(self) -> float | None:
+        """Return the time at which the recording ends, if it does by now."""
+        # The client sends nothing more, so there is something to read once it has disconnected.
+        disconnected = select.select([self.connection], [], [], 0)[0]
+        now = time.monotonic()
+        return now if disconnected or now >= self.deadline else None
+
+
 class DictationDaemon:
     """Records on a thread while it is told to. Everything else happens on one other thread."""
 
@@ -168,6 +260,8 @@ class DictationDaemon:
         self._loaded = ExitStack()
         self._to_text: SpeechToText | None = None
         self._recording: threading.Thread | None = None
+        self._listener: _Listener | None = None
+        """the client of the recording in progress, if only that client may end it"""
         self._ended_at: float | None = None
         self._dictated = Dictated("", "")
         self._error = ""
@@ -185,15 +279,19 @@ class DictationDaemon:
                 message = _message(connection)
                 if message is None:
                     continue
+                self._clear_listener()
                 stale = self._recording is None and message.settings != self._fingerprint
+                if not stale and message.order == "listen":
+                    self._listen(connection.dup(), message.seconds)
+                    continue
                 answer = OrderResult("stale") if stale else self.obey(message.order)
-                with suppress(OSError):
-                    connection.settimeout(ANSWER_SECONDS)
-                    connection.sendall(msgspec.json.encode(answer) + b"\n")
+                _send(connection, answer)
             if stale:
                 return
 
-    def obey(self, order: Order) -> OrderResult:
+    def obey(self, order: AnyOrder) -> OrderResult:
+        if self._listener is not None:
+            return LENT
         match order:
             case "start" if self._recording is not None and self._recording.is_alive():
                 return OrderResult("listening")
@@ -211,44 +309,80 @@ class DictationDaemon:
             self._stop()
         self._loaded.close()
 
-    def _start(self) -> OrderResult:
+    def _clear_listener(self) -> None:
+        if self._listener and self._listener.over and self._recording:
+            self._recording.join()
+            self._recording = self._listener = None
+
+    def _listen(self, connection: socket.socket, seconds: float) -> None:
+        """Record one utterance for the client of `connection`, which is closed after it."""
+        if self._recording is not None:
+            result = LENT if self._listener else DICTATING
+        else:
+            result = self._start(_Listener(connection, time.monotonic() + seconds))
+        if result.error:
+            _send(connection, result)
+            connection.close()
+
+    def _start(self, listener: _Listener | None = None) -> OrderResult:
+        silence_s = self._config.vad.end_ms / 1000 if listener else FORGOTTEN_SECONDS
         microphone = build_microphone(self._config.audio.input)
-        dictation = Dictation(microphone, FORGOTTEN_SECONDS)
+        dictation = Dictation(microphone, silence_s)
         try:
             dictation.open()
         except VoxtuiError as error:
             return OrderResult("idle", error=str(error))
         self._ended_at, self._error, self._dictated = None, "", Dictated("", "")
+        self._listener = listener
         self._recording = threading.Thread(
-            target=self._record, args=(dictation, microphone), name="voxtui-dictation"
+            target=self._record, args=(dictation, microphone, listener), name="voxtui-dictation"
         )
+        result = OrderResult("listening")
+        if listener:
+            _send(listener.connection, result)
         self._recording.start()
-        return OrderResult("listening")
+        return result
 
     def _stop(self) -> OrderResult:
         assert self._recording is not None
         self._ended_at = time.monotonic()
         self._recording.join()
         self._recording = None
+        return self._result()
+
+    def _result(self) -> OrderResult:
         return OrderResult("heard", self._dictated.text, self._dictated.problem, self._error)
 
     # Runs on the thread of a recording.
 
-    def _record(self, dictation: Dictation, microphone: Microphone) -> None:
+    def _record(
+        self, dictation: Dictation, microphone: Microphone, listener: _Listener | None
+    ) -> None:
+        def ended_at() -> float | None:
+            return self._ended_at or (listener.ended_at() if listener else None)
+
         try:
             if self._to_text is None:
                 loading = recogniser(self._config, lambda sentence: None)
                 self._to_text = self._loaded.enter_context(loading)
             detector = build_detector(self._config)
-            self._dictated = dictation.listen(
-                self._config.vad, detector, self._to_text, lambda: self._ended_at
-            )
+            self._dictated = dictation.listen(self._config.vad, detector, self._to_text, ended_at)
         except VoxtuiError as error:
             self._error = str(error)
         except Exception as error:  # noqa: BLE001 - the process that gives the next order says it
             self._error = f"The dictation failed: {error!r}."
         finally:
             microphone.close()
+        if listener:
+            listener.over = True
+            _send(listener.connection, self._result())
+            listener.connection.close()
+
+
+def _send(connection: socket.socket, result: OrderResult) -> None:
+    with suppress(OSError):
+        connection.settimeout(ANSWER_SECONDS)
+        connection.sendall(msgspec.json.encode(result) + b"\n")
 
 
 def _message(connection: socket.socket) -> Message | None:

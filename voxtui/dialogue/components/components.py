@@ -23,7 +23,8 @@ CHECK_RATE, CHECK_SECONDS = 48_000, 0.25
 class Components:
     """The brain, the voice and the devices in use.
 
-    Only the engine's thread loads, replaces and closes them.
+    Only the engine's thread loads, replaces and closes them. A brain and a voice that are not
+    `owned` are warm, and stay so for the next engine.
     """
 
     def __init__(
@@ -33,8 +34,10 @@ class Components:
         voice: Voice | Fallbacks[Voice] | None,
         config: LiveConfig,
         emit: Callable[[Event], object],
+        owned: bool = True,
     ) -> None:
         self.devices = devices
+        self._owned = owned
         self._config = config
         self.closing = False
         """the program ends, so the loading stops; any thread may set it"""
@@ -119,7 +122,7 @@ class Components:
             if change.brain is not None:
                 self._use_brain(_brain_loaders(change.brain))
         except BaseException:
-            _close_given(change)
+            _close_parts(change)
             if worker is not None:
                 worker.close()
             raise
@@ -170,7 +173,7 @@ class Components:
         self.devices.close()
         if self.voice is not None:
             self.voice.close()
-        if self._brain is not None:
+        if self._brain is not None and self._owned:
             self._brain.close()
 
     def _progress(self, step: str, fraction: float | None) -> None:
@@ -179,7 +182,7 @@ class Components:
         self._emit(Loading(step, fraction))
 
     def _load_voice(self, voices: Fallbacks[Voice], config: Config) -> VoiceWorker:
-        workers = voices.map(lambda voice: VoiceWorker(voice, config.voice.timeout_s))
+        workers = voices.map(lambda voice: VoiceWorker(voice, config.voice.timeout_s, self._owned))
         loaded = workers.load(lambda worker: worker.warm_up(self._progress))
         if loaded.was_made:  # not reported if it could not even be made
             self._notify(f"The voice is {loaded.part.voice.name}. {loaded.passed_over}")
@@ -202,6 +205,8 @@ class Components:
         """
 
         def warm_up(brain: Brain) -> None:
+            if not self._owned:
+                return
             try:
                 brain.warm_up(self._progress, options)
             except RemoteError as error:
@@ -235,7 +240,7 @@ def _voices(change: ReplaceComponents) -> Fallbacks[Voice] | None:
     return _voice_loaders(change.voice)
 
 
-def _close_given(change: ReplaceComponents) -> None:
+def _close_parts(change: ReplaceComponents) -> None:
     for part in (change.microphone, change.speaker, change.voice, change.brain):
         if not isinstance(part, str | Fallbacks | None):
             part.close()

@@ -31,7 +31,7 @@ LOOK_SHARE = 20
 to start, and a person may have no microphone at all."""
 
 _STARTING = object()
-"""A sound server that starts offers its default first; one more look finds the wanted device."""
+"""A sound server that starts offers its default first; one more look finds the chosen device."""
 
 
 class SoundDevices:
@@ -58,7 +58,7 @@ class SoundDevices:
     ) -> None:
         self.microphone = microphone
         self.speaker = speaker
-        self._wanted = (microphone, speaker)
+        self._chosen = (microphone, speaker)
         """the configured or chosen devices, even while others replace them"""
         self.speaker_lost = False
         """the speaker failed during an answer"""
@@ -83,7 +83,7 @@ class SoundDevices:
     @property
     def missing(self) -> bool:
         """True while a microphone or a speaker that was asked for is not there."""
-        microphone_missing = self.microphone is None and self._wanted[0] is not None
+        microphone_missing = self.microphone is None and self._chosen[0] is not None
         return self._fallback_devices is not None and (microphone_missing or self._speaker_missing)
 
     @property
@@ -111,7 +111,7 @@ class SoundDevices:
         if self._candidate is None:
             return []
         self.microphone, self._candidate = self._candidate, None
-        if self.microphone is not self._wanted[0]:
+        if self.microphone is not self._chosen[0]:
             self._system_seen = _STARTING
         return [Notice(f"Listening to {self.microphone.name} again.", "information")]
 
@@ -131,7 +131,7 @@ class SoundDevices:
             self._hurry()
         if self.missing and (changed or began >= self._look_at):
             return self._open_missing(changed)
-        if changed and (self.microphone, self.speaker) != self._wanted:
+        if changed and (self.microphone, self.speaker) != self._chosen:
             return self.rescan_devices()
         return []
 
@@ -145,10 +145,10 @@ class SoundDevices:
         self._drop_candidate()
         if system_changed and self.microphone is None:
             _close(self.speaker)
-            self._speaker_missing = self._wanted[1] is not None
-        if self.microphone is None and self._wanted[0] is not None:
+            self._speaker_missing = self._chosen[1] is not None
+        if self.microphone is None and self._chosen[0] is not None:
             fallback, _ = self._fallback_devices()
-            self._candidate = _first((self._wanted[0], fallback), self.listen)
+            self._candidate = _first((self._chosen[0], fallback), self.listen)
         events = self.try_speaker()
         now = time.monotonic()
         self._look_at = 0.0 if now < self._hurry_until else now + LOOK_SHARE * (now - began)
@@ -159,7 +159,7 @@ class SoundDevices:
         if self._fallback_devices is None or not self._speaker_missing:
             return []
         _, fallback = self._fallback_devices()
-        opened = _first((self._wanted[1], fallback), lambda speaker: speaker.open())
+        opened = _first((self._chosen[1], fallback), lambda speaker: speaker.open())
         if opened is None:
             return []
         self.speaker, self._speaker_missing = opened, False
@@ -174,7 +174,7 @@ class SoundDevices:
 
         Returns the events to report. Called again after `close`, it tries both again.
         """
-        self.microphone, self.speaker = self._wanted
+        self.microphone, self.speaker = self._chosen
         events: list[Event] = []
         if self.speaker is not None:
             try:
@@ -189,11 +189,11 @@ class SoundDevices:
                 self.microphone = None
                 if (notice := Notice(str(error), "error")) not in events:
                     events.append(notice)
-        if (self.microphone, self.speaker) != self._wanted:
+        if (self.microphone, self.speaker) != self._chosen:
             events += self._open_anew((self.microphone,), (self.speaker,))
         if self.microphone is not None:
             events.append(MicrophoneOpened(self.microphone.name))
-        elif self._wanted[0] is not None and self._fallback_devices is None:
+        elif self._chosen[0] is not None and self._fallback_devices is None:
             events.append(MicrophoneLost())
         return events
 
@@ -220,7 +220,7 @@ class SoundDevices:
         if speaker is not None:
             _close(self.speaker)
             self.speaker, self._speaker_missing = speaker, False
-        self._wanted = (microphone or self._wanted[0], speaker or self._wanted[1])
+        self._chosen = (microphone or self._chosen[0], speaker or self._chosen[1])
 
     def replace_microphone(self) -> list[Event]:
         """Replace the lost microphone, unless it is a replacement that delivered no frame."""
@@ -236,8 +236,8 @@ class SoundDevices:
         return self._open_anew((self.microphone,), ())
 
     def rescan_devices(self) -> list[Event]:
-        """Use the wanted devices if they are back, else those in use, else the default ones."""
-        microphone, speaker = self._wanted
+        """Use the chosen devices if they are back, else those in use, else the default ones."""
+        microphone, speaker = self._chosen
         return self._open_anew((microphone, self.microphone), (speaker, self.speaker))
 
     def close(self) -> None:
@@ -262,7 +262,7 @@ class SoundDevices:
         opened = _first((*speakers, speaker), lambda speaker: speaker.open())
         self.speaker = opened
         was_missing = self._speaker_missing
-        self._speaker_missing = opened is None and self._wanted[1] is not None
+        self._speaker_missing = opened is None and self._chosen[1] is not None
         self._hurry()
         events: list[Event] = []
         if self.microphone is None:

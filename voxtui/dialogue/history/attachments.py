@@ -54,16 +54,16 @@ def fit(attachment: Attachment, most_tokens: int) -> tuple[Attachment | None, st
         left = f"{max(0, most_tokens):,} tokens (input.max_tokens)"
         return None, f"{attachment.name} was not attached: it exceeds the remaining {left}."
     about = f"about {estimated_tokens(text):,} tokens"
-    lines, kept = len(attachment.text.splitlines()), len(text.splitlines())
+    lines, fitting = len(attachment.text.splitlines()), len(text.splitlines())
     if text == attachment.text:
         return (
             attachment,
             f"Attached {attachment.name}: {lines:,} line{'s'[: lines != 1]}, {about}.",
         )
-    part = f"the first {kept:,} of {lines:,} lines" if kept < lines else "the beginning"
+    part = f"the first {fitting:,} of {lines:,} lines" if fitting < lines else "the beginning"
     fits = f"Attached only {part} of {attachment.name}, {about}."
-    said = f"{fits} The rest does not fit (input.max_tokens)."
-    return Attachment(attachment.name, text), said
+    sentence = f"{fits} The rest does not fit (input.max_tokens)."
+    return Attachment(attachment.name, text), sentence
 
 
 def _beginning(text: str, most_tokens: int) -> str:

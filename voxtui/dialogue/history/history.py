@@ -21,7 +21,7 @@ answer; after a cut it would have to read more in the same pause."""
 class History:
     """The past turns. Beyond the latest `history.turns`, the user's audio becomes text.
 
-    `brain` returns the name of the brain in force, which decides how much is kept.
+    `brain` returns the name of the brain in force, which decides how much stays.
     """
 
     def __init__(self, config: LiveConfig, brain: Callable[[], str] = lambda: "embedded") -> None:
@@ -51,20 +51,21 @@ class History:
         heard: str,
         clock: str = "",
         by_rule: bool = False,
+        private: bool = False,
     ) -> None:
         """Add a turn with the tokens of `reply` that were `heard`; nothing if none was heard.
 
-        The reply is not the brain's own if `by_rule`.
+        The reply is not the brain's own if `by_rule`. `private`: see PastTurn.
         """
-        kept = _tokens_within(reply, len(heard))
-        if any(token.text for token in kept):
-            added = PastTurn(user_input, words, kept, number=turn, clock=clock)
+        tokens = _tokens_within(reply, len(heard))
+        if any(token.text for token in tokens):
+            added = PastTurn(user_input, words, tokens, number=turn, clock=clock, private=private)
             self._set((*self.past, added), DELAY if by_rule else 1.0)
 
     def insert(self, turn: PastTurn, after: int | None = None, first: bool = False) -> None:
         """Put in a turn that may have no reply: after turn `after`, else at the end or `first`."""
-        found = [i for i, other in enumerate(self.past, 1) if other.number == after]
-        place = 0 if first else found[-1] if found else len(self.past)
+        places = [i for i, other in enumerate(self.past, 1) if other.number == after]
+        place = 0 if first else places[-1] if places else len(self.past)
         self._set((*self.past[:place], turn, *self.past[place:]))
 
     def cut(self, turn: int, heard: str | None) -> None:
@@ -114,8 +115,8 @@ class History:
         spoken = [turn for turn in past if _has_input(turn)]
         older = spoken[: max(0, len(spoken) - self._config.current.history.turns)]
         turns = [_as_text(turn) if turn in older else turn for turn in past]
-        kept, dropped = _divided(turns, self._config.current.history.tokens(self._brain()), delay)
-        self.past = tuple(kept)
+        recent, dropped = _divided(turns, self._config.current.history.tokens(self._brain()), delay)
+        self.past = tuple(recent)
         self.dropped += tuple(replace(_as_text(turn), reply=()) for turn in dropped)
         self._forgotten = (), ()
 
@@ -137,8 +138,8 @@ class History:
             past = self.past[place]
             if past.number == turn and where(past):
                 changed = change(past)
-                kept = (changed,) if _has_input(changed) or changed.reply else ()
-                self.past = (*self.past[:place], *kept, *self.past[place + 1 :])
+                rest = (changed,) if _has_input(changed) or changed.reply else ()
+                self.past = (*self.past[:place], *rest, *self.past[place + 1 :])
                 return
 
 
@@ -158,7 +159,7 @@ def _divided(
     size = sum(_size(turn) for turn in turns if not turn.attached)
     if size <= most_tokens * delay:
         return turns, []
-    kept: list[PastTurn] = []
+    recent: list[PastTurn] = []
     dropped: list[PastTurn] = []
     for turn in turns:
         most = most_tokens if turn is turns[-1] else most_tokens * ROOM
@@ -166,8 +167,8 @@ def _divided(
             size -= _size(turn)
             dropped.append(turn)
         else:
-            kept.append(turn)
-    return kept, dropped
+            recent.append(turn)
+    return recent, dropped
 
 
 def _tokens_within(tokens: Sequence[Token], length: int) -> tuple[Token, ...]:

@@ -84,7 +84,7 @@ class TooQuiet:
     recording is too short to judge"""
 
 
-Found: TypeAlias = Started | Recorded | Finished | TooQuiet | None
+Finding: TypeAlias = Started | Recorded | Finished | TooQuiet | None
 """The result of a frame or a release."""
 
 _RECORDED = Recorded()
@@ -103,8 +103,8 @@ class Listener:
         self._gate = SpeechGate(self._vad.threshold)
         self._endpointer = Endpointer(self._vad)
         # Hands-free, a turn begins only after `start_ms` of speech.
-        kept = 1 + self._vad.start_ms / 1000
-        self._recent: deque[Frame] = deque(maxlen=int(kept / FRAME_SECONDS))
+        seconds = 1 + self._vad.start_ms / 1000
+        self._recent: deque[Frame] = deque(maxlen=int(seconds / FRAME_SECONDS))
         self._live: _LiveRecording | None = None
         self._echo = (0.0, 0.0)
         """begin and end of our own speech (monotonic seconds)"""
@@ -151,7 +151,7 @@ class Listener:
         self._recent.clear()
         return recent
 
-    def push(self, frame: Frame) -> Found:
+    def push(self, frame: Frame) -> Finding:
         self._follow_config()
         live = self._live
         if live is not None and frame.source == live.source:
@@ -167,7 +167,7 @@ class Listener:
             return self.finish()
         return None
 
-    def release(self, at: float, complete: bool = False) -> Found:
+    def release(self, at: float, complete: bool = False) -> Finding:
         """End the recording at `at`, unless it began later.
 
         Earlier frames may still follow, and later ones were pushed, unless it is `complete`.
@@ -180,7 +180,7 @@ class Listener:
             return self.finish()
         return self._release(live, at)
 
-    def finish(self) -> Found:
+    def finish(self) -> Finding:
         live, self._live = self._live, None
         if live is None:
             return None
@@ -206,8 +206,8 @@ class Listener:
     def may_interrupt(self, frame: Frame) -> bool:
         """Return True if speech in `frame` ends an answer. Any thread."""
         vad = self._config.vad
-        wanted = vad.hands_free and (frame.echo_free or vad.listen_while_speaking)
-        return wanted and frame.source == MICROPHONE
+        enabled = vad.hands_free and (frame.echo_free or vad.listen_while_speaking)
+        return enabled and frame.source == MICROPHONE
 
     def skip(self) -> None:
         """Hands-free: begin nothing before the speech in progress has ended."""
@@ -240,7 +240,7 @@ class Listener:
     def _starts(self, frame: Frame) -> bool:
         return self._endpointer.starts(self._gate.verdict(self._detector.probability(frame)))
 
-    def _record(self, live: _LiveRecording, frame: Frame) -> Found:
+    def _record(self, live: _LiveRecording, frame: Frame) -> Finding:
         live.recording.append(frame, self._gate.verdict(self._detector.probability(frame)))
         live.waited_s = 0.0
         if live.released_at is not None:
@@ -254,7 +254,7 @@ class Listener:
             return self._release(live, at) or self.finish()
         return _RECORDED
 
-    def _release(self, live: _LiveRecording, at: float) -> Found:
+    def _release(self, live: _LiveRecording, at: float) -> Finding:
         live.released_at, live.waited_s = at, 0.0
         self._give_back(live, live.recording.cut(at))
         return self.finish() if live.recording.over(at) else None

@@ -14,13 +14,13 @@ CUT_WORDS = 4
 
 def is_echo(words: str, spoken: str) -> bool:
     """Return True if `words` stand in `spoken`, in this order and without a gap."""
-    heard, said = _words(words), _words(spoken)
+    heard, ours = _words(words), _words(spoken)
     if len(heard) < SURE_WORDS:
-        return bool(heard) and said[: len(heard)] == heard
+        return bool(heard) and ours[: len(heard)] == heard
     if len(heard) >= CUT_WORDS:
         heard = heard[1:-1]
-    starts = range(len(said) - len(heard) + 1)
-    return any(said[at : at + len(heard)] == heard for at in starts)
+    starts = range(len(ours) - len(heard) + 1)
+    return any(ours[at : at + len(heard)] == heard for at in starts)
 
 
 def _words(text: str) -> list[str]:

@@ -138,13 +138,13 @@ class _Search:
         """Return where the clause at the start of `text` may end before it is whole."""
         if self._in_code or _FENCE.match(text, self._line):
             return None
-        commas = [found.end() for found in _CLAUSE_END.finditer(text)]
-        commas += [found.end() for found in _COMMA_AT_END.finditer(text)]
-        phrases = [found.start() for found in _PHRASE_START.finditer(text)]
+        commas = [match.end() for match in _CLAUSE_END.finditer(text)]
+        commas += [match.end() for match in _COMMA_AT_END.finditer(text)]
+        phrases = [match.start() for match in _PHRASE_START.finditer(text)]
         gaps = [
-            found.start()
-            for found in _WORD_GAP.finditer(text)
-            if not _LEANS_ON_THE_NEXT.search(text, 0, found.start())
+            match.start()
+            for match in _WORD_GAP.finditer(text)
+            if not _LEANS_ON_THE_NEXT.search(text, 0, match.start())
         ]
         for ends, words in ((commas, 1), (phrases, 2), (gaps, SHORTEST_PIECE)):
             for end in reversed(ends):
@@ -153,16 +153,16 @@ class _Search:
         return None
 
     def _end_of_prose(self, clause: str, next_character: str) -> int | None:
-        for found in _SENTENCE_END.finditer(clause + next_character, self._looked):
-            fence = _FENCE.match(clause, self._line, found.end())
-            line_ended = found[0][0] == "\n"
-            if found.end() > len(clause) or (fence and not line_ended):
+        for match in _SENTENCE_END.finditer(clause + next_character, self._looked):
+            fence = _FENCE.match(clause, self._line, match.end())
+            line_ended = match[0][0] == "\n"
+            if match.end() > len(clause) or (fence and not line_ended):
                 break
-            if not fence and _is_sentence(clause[: found.end()]):
-                return found.end()
-            self._looked = found.end()
+            if not fence and _is_sentence(clause[: match.end()]):
+                return match.end()
+            self._looked = match.end()
             if line_ended:
-                self._line = found.end()
+                self._line = match.end()
             if fence:
                 self._in_code = True
                 return None
@@ -203,12 +203,12 @@ def _is_sentence(text: str) -> bool:
 
 def _end_of_first_clause(text: str, whole: bool) -> int | None:
     """Return where the first clause may end early. `whole`: no text follows yet."""
-    for found in _CLAUSE_END.finditer(text):
-        if len(text[: found.end()].strip()) >= SHORTEST_FIRST_CLAUSE:
-            return found.end()
-    for found in _PHRASE_START.finditer(text):
-        if len(text[: found.start()].split()) >= SHORTEST_PHRASE:
-            return found.start()
+    for match in _CLAUSE_END.finditer(text):
+        if len(text[: match.end()].strip()) >= SHORTEST_FIRST_CLAUSE:
+            return match.end()
+    for match in _PHRASE_START.finditer(text):
+        if len(text[: match.start()].split()) >= SHORTEST_PHRASE:
+            return match.start()
     ended = whole and _FULL_STOP.search(text) and not _ABBREVIATION.search(text)
     return len(text) if ended else None
 

@@ -64,11 +64,12 @@ class VoiceWorker:
     each layer of a GPU voice would be planned again. A call into a model cannot be stopped, so the
     thread may still be at a clause that was cancelled; the next clause waits for it. A clause that
     exceeds `timeout_s` is abandoned, and the voice is `stuck` until that call returns: a second
-    thread in the same model would race with it.
+    thread in the same model would race with it. A voice that is not `owned` is warm, and stays so.
     """
 
-    def __init__(self, voice: Voice, timeout_s: float) -> None:
+    def __init__(self, voice: Voice, timeout_s: float, owned: bool = True) -> None:
         self.voice = voice
+        self._owned = owned
         self._timeout_s = timeout_s
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._late: _Job | None = None
@@ -81,6 +82,8 @@ class VoiceWorker:
 
     def warm_up(self, progress: Progress) -> None:
         """Warm up the voice on its thread. Closes it and raises what it raises, if it fails."""
+        if not self._owned:
+            return
 
         def warm() -> Iterator[SpeechChunk]:
             self.voice.warm_up(progress)
@@ -150,7 +153,7 @@ class VoiceWorker:
         """
         thread, self._thread = self._thread, None
         if thread is None:
-            self.voice.close()
+            self._close_voice()
             return
         self._jobs.put(None)
         if not self.stuck:
@@ -174,7 +177,11 @@ class VoiceWorker:
                 end = error
             job.over = True
             job.results.put(end)
-        self.voice.close()
+        self._close_voice()
+
+    def _close_voice(self) -> None:
+        if self._owned:
+            self.voice.close()
 
     def _do(self, job: _Job) -> None:
         if job.abandoned or job.stopped():

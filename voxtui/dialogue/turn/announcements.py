@@ -1,29 +1,40 @@
-"""Sound the chime of timers and reminders at its time; speak their sentences between turns."""
+"""Speak what is not part of a turn: sentences of timers and reminders, texts read aloud."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import dataclass
 
 from voxtui.dialogue.commands import Ring
+from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.dialogue import Dialogue
-from voxtui.dialogue.events import Event, Reminded, RingsIn, State
-from voxtui.dialogue.turn.turn import speak_alone
+from voxtui.dialogue.events import Event, Notice, Reminded, RingsIn, State
+from voxtui.dialogue.turn.turn import LiveTurn, speak_alone
 from voxtui.dialogue.turn_handle import TurnHandle
 
 
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A text to speak. It is not a turn: it has no history and no times."""
+
+    text: str
+    handle: TurnHandle
+    rings: bool
+    """True if a timer or a reminder says it; else the user wants to hear it."""
+
+
 class Announcer:
-    """Keeps the sentences that are due, and speaks them. They are not turns: no history, no times.
+    """Speaks announcements in their order, and has the chime sounded at its time.
 
     Used on the engine's thread, except as noted.
     """
 
     def __init__(self, dialogue: Dialogue) -> None:
         self._dialogue = dialogue
-        self._due: deque[str] = deque()
-        self._rung = 0
+        self._due: deque[Announcement] = deque()
         self._stopped = False
-        """nothing rings any more, so no sentence is due; written by any thread"""
+        """True while nothing rings, so no sentence is due. Written by any thread."""
 
     def report(self, event: Event) -> None:
         """Report an event of the skills, and have it heard. Any thread."""
@@ -41,25 +52,32 @@ class Announcer:
             case _:
                 pass
 
-    def add(self, sentence: str) -> None:
-        if sentence not in self._due:  # it rang again during a long answer
-            self._due.append(sentence)
+    def add(self, text: str, handle: TurnHandle, rings: bool) -> None:
+        if not (rings and any(due.text == text for due in self._due)):  # it rang again
+            self._due.append(Announcement(text, handle, rings))
 
-    def next(self) -> str | None:
-        """Take out the next sentence; None: there is none, or it cannot be spoken."""
-        if self._stopped:
-            self._due.clear()
-        sentence = self._due.popleft() if self._due else None
-        return sentence if sentence is not None and self._dialogue.components.can_speak() else None
+    def next(self) -> Announcement | None:
+        """Take out the next announcement that can be spoken; None: there is none."""
+        components = self._dialogue.components
+        while self._due:
+            due = self._due.popleft()
+            if due.handle.cancelled.is_set() or (due.rings and self._stopped):
+                continue
+            if components.can_speak():
+                return due
+            if not due.rings:
+                why = "The voice is muted" if components.muted else "There is no voice or speaker"
+                self._dialogue.emit(Notice(f"{why}, so nothing is read aloud."))
+        return None
 
-    def ring(self, sentence: str) -> None:
-        self._rung += 1
-        handle = TurnHandle(-self._rung)
-        self._dialogue.inbox.answering = handle
+    def speak(self, announcement: Announcement) -> None:
+        handle, dialogue = announcement.handle, self._dialogue
+        brain = SKILL if announcement.rings else dialogue.components.brain_name
+        dialogue.inbox.answering = handle
         try:
-            speak_alone(sentence, handle, self._dialogue)
+            speak_alone(announcement.text, LiveTurn(handle, SKILL, True, brain), dialogue)
         finally:
             handle.over = True
-            self._dialogue.inbox.answering = None
-            self._dialogue.listener.note_speech(handle.timestamps, sentence)
-        self._dialogue.enter(State.READY)
+            dialogue.inbox.answering = None
+            dialogue.listener.note_speech(handle.timestamps, announcement.text)
+        dialogue.enter(State.READY)

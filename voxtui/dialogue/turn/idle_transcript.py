@@ -14,8 +14,8 @@ from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import ModelError, ModelLost
 
 UNASKED_SECONDS = 0.3
-"""The transcription of an utterance that is only kept waits so long, because an answer to it is
-usually asked for at once, and works the words out better."""
+"""Delay of the transcription of a committed utterance: an answer is usually requested at once,
+and works the words out better."""
 
 
 class IdleTranscript:
@@ -31,8 +31,8 @@ class IdleTranscript:
         self._steps: Generator[None, None, None] | None = None
         self._due_at = 0.0
         """monotonic seconds"""
-        self._kept: LiveTurn | None = None
-        """the newest turn, if its utterance was only kept"""
+        self._committed: LiveTurn | None = None
+        """The newest turn, if its utterance has no answer."""
 
     @property
     def wait_s(self) -> float | None:
@@ -40,29 +40,29 @@ class IdleTranscript:
         return None if self._steps is None else max(0.0, self._due_at - time.monotonic())
 
     def begin(self, turn: LiveTurn) -> None:
-        """Transcribe the utterance of an answered turn, if its words are wanted and not known.
+        """Transcribe the utterance of an answered turn, if its words are needed and not known.
 
-        One that was kept before keeps its words, also if its answer was cut off at once.
+        One that was committed before keeps its words, also if its answer was cut off at once.
         """
-        cut_off = turn.handle.kept and turn.cancelled
-        wanted = (
+        cut_off = turn.handle.committed and turn.cancelled
+        needed = (
             cut_off or self._dialogue.components.config.brain.idle_transcript
         ) and turn.words is None
-        if wanted and turn.error is None and isinstance(turn.user_input, Utterance):
+        if needed and turn.error is None and isinstance(turn.user_input, Utterance):
             self._steps, self._due_at = self._transcribe(turn, turn.user_input), 0.0
-            self._kept = turn if cut_off else None
+            self._committed = turn if cut_off else None
 
     def begin_unanswered(self, turn: LiveTurn, utterance: Utterance) -> None:
         """Transcribe an utterance that awaits no answer, unless an answer is asked for soon."""
-        self._kept, self._due_at = turn, time.monotonic() + UNASKED_SECONDS
+        self._committed, self._due_at = turn, time.monotonic() + UNASKED_SECONDS
         self._steps = self._transcribe(turn, utterance)
 
     def take_back(self, handle: TurnHandle) -> LiveTurn | None:
-        """Return the turn of `handle` if its utterance was kept: the answer finds its words."""
-        turn = self._kept
+        """Return the turn of `handle` if its utterance is committed: its answer finds the words."""
+        turn = self._committed
         if turn is None or turn.handle is not handle:
             return None
-        self._kept = None
+        self._committed = None
         return turn
 
     def step(self) -> None:
@@ -73,8 +73,8 @@ class IdleTranscript:
             self._steps = None
         except ModelError as error:
             self._steps = None
-            if self._kept is not None:
-                self._dialogue.emit(NoWords(self._kept.number, str(error)))
+            if self._committed is not None:
+                self._dialogue.emit(NoWords(self._committed.number, str(error)))
             self._dialogue.emit(Notice(f"Your words could not be transcribed. {error}"))
             if isinstance(error, ModelLost) and self._dialogue.components.has_next_brain:
                 self._brain_lost(error)
@@ -82,27 +82,27 @@ class IdleTranscript:
     def end(self) -> None:
         """Drop the transcription; but finish it for an utterance that has no answer."""
         while (
-            self._kept is not None
+            self._committed is not None
             and self._steps is not None
             and not self._dialogue.components.closing
         ):
             self.step()
         if self._steps is not None:
             self._steps.close()
-        self._steps = self._kept = None
+        self._steps = self._committed = None
 
     def _transcribe(self, turn: LiveTurn, utterance: Utterance) -> Generator[None, None, None]:
         """Transcribe, one token a step.
 
-        The next turn ends it, by the cancel flag of this one; but one that is only kept is
+        The next turn ends it, by the cancel flag of this one; but one that is only committed is
         transcribed to its end. Raises ModelError.
         """
-        words, cancelled = "", threading.Event() if turn.handle.kept else turn.handle.cancelled
+        words, cancelled = "", threading.Event() if turn.handle.committed else turn.handle.cancelled
         for token in self._dialogue.components.brain.transcribe(utterance, cancelled):
             words += token.text
             yield
         if words.strip() and not cancelled.is_set():
             self._dialogue.history.set_words(turn.number, words.strip())
             self._dialogue.emit(UserWords(turn.number, words.strip()))
-        elif turn.handle.kept:
+        elif turn.handle.committed:
             self._dialogue.emit(NoWords(turn.number, "No words were recognised in this sound."))

@@ -58,16 +58,16 @@ class HistoryPrefill:
         """Add what fits of a text to the history, and say what does not."""
         used = attached_tokens(self._dialogue.history.past)
         most = self._dialogue.components.config.input.tokens(self._dialogue.components.brain_name)
-        kept, said = fit(attachment, most - used)
-        if kept is not None:
-            self._dialogue.history.attach(kept.as_turn())
-            said += self._leaving()
+        fitting, sentence = fit(attachment, most - used)
+        if fitting is not None:
+            self._dialogue.history.attach(fitting.as_turn())
+            sentence += self._leaving()
         complete = (
-            kept is not None
-            and kept.text == attachment.text
+            fitting is not None
+            and fitting.text == attachment.text
             and not self._dialogue.components.sends_to
         )
-        self._dialogue.emit(Notice(said, "information" if complete else "warning"))
+        self._dialogue.emit(Notice(sentence, "information" if complete else "warning"))
 
     def warn_of_leaving(self) -> None:
         """Say so if another brain sends attached texts to another machine."""

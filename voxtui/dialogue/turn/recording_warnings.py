@@ -38,16 +38,21 @@ class RecordingWarnings:
             end = f"a recording ends after {limit:g} s (audio.max_utterance_s)"
             self._dialogue.emit(Notice(f"{left:.0f} s are left: {end}."))
 
-    def after(self, found: Finished | TooQuiet) -> None:
+    def after(self, finding: Finished | TooQuiet) -> None:
         """Report why speech is missing in a recording that has ended."""
-        if found.too_long:
+        if finding.too_long:
             limit = self._dialogue.config.current.audio.max_utterance_s
             stopped = f"Stopped listening after {limit:g} s (audio.max_utterance_s)."
             self._dialogue.emit(Notice(f"{stopped} Later speech was not recorded."))
-        if found.overflows:
-            self._dialogue.emit(Notice(describe_overflows(found.overflows)))
+        if finding.overflows:
+            self._dialogue.emit(Notice(describe_overflows(finding.overflows)))
         microphone = self._dialogue.components.devices.microphone
-        if isinstance(found, Finished) or found.tap or microphone is None or found.peak is None:
+        if (
+            isinstance(finding, Finished)
+            or finding.tap
+            or microphone is None
+            or finding.peak is None
+        ):
             return
-        if why := diagnose_level(microphone.name, found.peak):
+        if why := diagnose_level(microphone.name, finding.peak):
             self._dialogue.emit(Notice(why))

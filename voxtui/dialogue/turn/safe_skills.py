@@ -8,8 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from traceback import extract_tb
 
+from voxtui.dialogue.data import ToolCall
 from voxtui.dialogue.events import Event
 from voxtui.dialogue.protocols import SkillAnswer, SkillRequest, Skills
+from voxtui.dialogue.tools import Tool
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +38,11 @@ class SafeSkills:
             log_failure(error)
             return datetime.now()
 
-    def answer(self, request: SkillRequest) -> SkillAnswer | None:
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        return self._skills.tools
+
+    def answer(self, request: SkillRequest) -> SkillAnswer | ToolCall | None:
         try:
             return self._skills.answer(request)
         except Exception as error:  # noqa: BLE001

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from voxtui.dialogue.data import (
@@ -13,7 +13,9 @@ from voxtui.dialogue.data import (
     REPLAY,
     SKILL,
     TYPED,
+    FinishedCall,
     Token,
+    ToolCall,
     UserTranscript,
     Utterance,
 )
@@ -42,7 +44,9 @@ from voxtui.dialogue.protocols import (
 )
 from voxtui.dialogue.speech.chunker import Chunker
 from voxtui.dialogue.speech.speech import Speech, VoiceFailed
-from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
+from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
+from voxtui.dialogue.tools import CallOutcome, CallReport
+from voxtui.dialogue.turn.tool_calls import run_call
 from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import DeviceError, ModelError
 
@@ -76,9 +80,12 @@ class LiveTurn:
     error: ModelError | None = None
     answer: SkillAnswer | None = None
     """the whole answer, if a rule gave it"""
+    calls: list[CallReport] = field(default_factory=list[CallReport])
+    private: bool = False
+    """the answer holds the result of a tool that must not leave this machine"""
     options: ReplyOptions = DEFAULT_OPTIONS
-    keeps: bool = False
-    """the utterance enters the history without an answer"""
+    answers: bool = True
+    """False: the utterance enters the history without an answer."""
     past: Past | None = None
     """the history before the user's part, if that part is in the history already"""
     speech: Speech | None = None
@@ -97,9 +104,15 @@ class LiveTurn:
 
     def as_past(self) -> PastTurn:
         """Return this turn as it stands in the history if the whole `answer` is heard."""
-        said, clock = self.user_input, self.options.clock
         reply = tuple(self.answer.tokens()) if self.answer else ()
-        return PastTurn(said, self.words, reply, number=self.number, clock=clock)
+        return PastTurn(
+            self.user_input,
+            self.words,
+            reply,
+            number=self.number,
+            clock=self.options.clock,
+            private=self.private,
+        )
 
     def finished(self, outcome: Outcome, error: str | None = None) -> Turn:
         self.handle.over = True
@@ -121,6 +134,7 @@ class LiveTurn:
             path=timestamps.path,
             paced=self.paced,
             error=error,
+            calls=tuple(self.calls),
         )
 
 
@@ -165,7 +179,14 @@ def take_turn(turn: LiveTurn, dialogue: Dialogue, read: Callable[[Past], object]
     if turn.past is None:
         clock, by_rule = turn.options.clock, bool(turn.answer)
         history.add(
-            turn.number, turn.user_input, turn.words, turn.tokens, heard, clock, by_rule=by_rule
+            turn.number,
+            turn.user_input,
+            turn.words,
+            turn.tokens,
+            heard,
+            clock,
+            by_rule=by_rule,
+            private=turn.private,
         )
     else:
         if turn.words is not None:
@@ -173,7 +194,8 @@ def take_turn(turn: LiveTurn, dialogue: Dialogue, read: Callable[[Past], object]
         history.add(turn.number, "", None, turn.tokens, heard)
     if heard != turn.reply:
         emit(SpokenUpTo(turn.number, heard))
-    if dialogue.skills and turn.brain != SKILL and (doubt := dialogue.skills.doubt(heard)):
+    unaided = turn.brain != SKILL and not turn.calls
+    if dialogue.skills and unaided and (doubt := dialogue.skills.doubt(heard)):
         emit(Remark(doubt))
     whole = turn.complete and heard == turn.reply
     return turn.finished(Outcome.ANSWERED if whole else Outcome.CANCELLED)
@@ -228,22 +250,71 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
     timestamps, cancelled = turn.handle.timestamps, turn.handle.cancelled
     history, brain, skills = dialogue.history, dialogue.components.brain, dialogue.skills
     past = history.past if turn.past is None else turn.past
-    reply = brain.reply(TurnRequest(past, turn.user_input, timestamps, cancelled, turn.options))
-    with closing(reply) as items:
+    request = TurnRequest(past, turn.user_input, timestamps, cancelled, turn.options)
+    call: ToolCall | None = None
+    with closing(brain.reply(request)) as items:
         for item in items:
+            if isinstance(item, ToolCall):
+                call = item
+                break
             yield item
-            said = isinstance(item, UserTranscript) and not turn.cancelled
-            if said and skills is not None and dialogue.local:
+            final = isinstance(item, UserTranscript) and not turn.cancelled
+            if final and skills is not None and dialogue.local:
                 again, before = turn.source == REPLAY, (*history.dropped, *past)
-                turn.answer = skills.answer(
+                answer = skills.answer(
                     SkillRequest(item.text, again, before, brain.sends_to, dialogue.config.current)
                 )
-            if turn.answer is not None:
-                turn.brain = SKILL
+                if answer is None:
+                    continue
                 timestamps.record(Milestone.SKILL)
+                if isinstance(answer, ToolCall):
+                    call = answer
+                else:
+                    turn.answer = answer
                 break
-    if turn.answer is not None:
+    if call is not None:
+        yield from _answer_call(turn, call, request, dialogue)
+    elif turn.answer is not None:
+        turn.brain = SKILL
         yield from turn.answer.tokens()
+
+
+def _answer_call(
+    turn: LiveTurn, call: ToolCall, request: TurnRequest, dialogue: Dialogue
+) -> Generator[Token, None, None]:
+    """Run `call`, and yield its sentence, or the brain's words about its result.
+
+    A second inference calls nothing more: a result is data, whatever it says. Runs on the brain's
+    thread.
+    """
+    tool = next((tool for tool in turn.options.tools if tool.name == call.name), None)
+    if tool is None:
+        turn.answer, turn.brain = SkillAnswer("I can't do that."), SKILL
+        yield from turn.answer.tokens()
+        return
+    again = turn.source == REPLAY
+    report, result = yield from run_call(call, tool, turn.handle, dialogue, again)
+    turn.calls.append(report)
+    turn.private = bool(result.text or result.sentence) and not tool.shared
+    if tool.run is None or report.outcome is CallOutcome.CANCELLED:
+        return
+    brain = dialogue.components.brain
+    done = report.outcome is CallOutcome.DONE
+    if not done or result.sentence or (turn.private and brain.sends_to):
+        sentence = (result.sentence or result.text) if done else report.detail
+        turn.answer, turn.brain = SkillAnswer(sentence or "Done."), SKILL
+        yield from turn.answer.tokens()
+        return
+    read = Timestamps()
+    said = turn.user_input if turn.words is None else turn.words
+    wording = replace(
+        request, user_input=said, timestamps=read, calls=(FinishedCall(call, result.text),)
+    )
+    with closing(brain.reply(wording)) as items:
+        for item in items:
+            if isinstance(item, Token):
+                turn.handle.timestamps.record(Milestone.RESULT_READ, read.at(Milestone.PREFILLED))
+                yield item
 
 
 def _speak(
@@ -299,8 +370,7 @@ def _speak(
     return None if muted else speech
 
 
-def speak_alone(sentence: str, handle: TurnHandle, dialogue: Dialogue) -> None:
-    """Speak a sentence that is not part of a turn, until it ends or `handle` is cancelled."""
-    turn = LiveTurn(handle, SKILL, paced=True, brain=SKILL)
-    with prefetch(SkillAnswer(sentence).tokens(), "ring") as tokens:
+def speak_alone(text: str, turn: LiveTurn, dialogue: Dialogue) -> None:
+    """Speak `text`, which is not part of a turn, until it ends or `turn` is cancelled."""
+    with prefetch(SkillAnswer(text).tokens(), "announcement") as tokens:
         _speak(turn, tokens, dialogue, partial(dialogue.enter, State.SPEAKING))

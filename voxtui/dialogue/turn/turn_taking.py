@@ -31,14 +31,13 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.inbox import TypedText
 from voxtui.dialogue.listening.listener import (
+    Finding,
     Finished,
-    Found,
     Recorded,
     Started,
     TooQuiet,
 )
 from voxtui.dialogue.protocols import (
-    DEFAULT_OPTIONS,
     Past,
     PastTurn,
     ReplyOptions,
@@ -80,7 +79,8 @@ class TurnTaking:
         """the user's part of the latest turns, by number, for `redo`"""
         self._spoken: deque[LiveTurn] = deque(maxlen=SPOKEN_TURNS)
         """the latest turns that were spoken, for `truncate`"""
-        self._options, self._answers = DEFAULT_OPTIONS, True
+        tools = dialogue.skills.tools if dialogue.skills and dialogue.local else ()
+        self._options, self._answers = ReplyOptions(tools=tools), True
 
     @property
     def is_quiet(self) -> bool:
@@ -112,20 +112,20 @@ class TurnTaking:
             return
         if frame.source == MICROPHONE and (events := self._dialogue.components.devices.delivered()):
             self._dialogue.components.report(events)
-        found = self._dialogue.listener.push(frame)
-        if isinstance(found, Recorded) and self._turn is not None:
+        finding = self._dialogue.listener.push(frame)
+        if isinstance(finding, Recorded) and self._turn is not None:
             self._advice.during(frame, self._turn.number)
-        self.act_on(found)
+        self.act_on(finding)
 
-    def act_on(self, found: Found) -> None:
+    def act_on(self, finding: Finding) -> None:
         """Begin or answer the turn that the listener found."""
-        match found:
+        match finding:
             case Recorded():
                 self._dialogue.components.brain.wake()
             case Started(at):
                 self._begin_hands_free(at)
             case Finished() | TooQuiet():
-                self._answer_recording(found)
+                self._answer_recording(finding)
             case None:
                 pass
 
@@ -136,7 +136,7 @@ class TurnTaking:
             return
         self.begin(handle, at, MICROPHONE, paced=True, hands_free=True)
         if self._turn is not None:
-            self._turn.keeps = not self._answers
+            self._turn.answers = self._answers
 
     def begin(
         self, handle: TurnHandle, at: float, source: str, paced: bool, hands_free: bool = False
@@ -174,8 +174,8 @@ class TurnTaking:
         if turn is None or release.turn not in (None, turn.number):
             return
         assert release.at is not None  # the inbox has set it
-        turn.keeps = not release.answers
-        self.act_on(self._dialogue.listener.release(release.at, complete=turn.keeps))
+        turn.answers = release.answers
+        self.act_on(self._dialogue.listener.release(release.at, complete=not turn.answers))
 
     def cancel_utterance(self, number: int) -> None:
         """Drop the recording of the turn `number`; hands-free, ignore the speech in progress."""
@@ -194,7 +194,7 @@ class TurnTaking:
 
     # Answering.
 
-    def _answer_recording(self, found: Finished | TooQuiet) -> None:
+    def _answer_recording(self, finding: Finished | TooQuiet) -> None:
         turn, self._turn = self._turn, None
         assert turn is not None
         if turn.cancelled:  # its Cancel, or the next turn, is still in the inbox
@@ -202,24 +202,26 @@ class TurnTaking:
             return
         # Sound that came faster than it was spoken is dated into the future.
         now = time.monotonic()
-        turn.handle.timestamps.record(Milestone.RELEASED, min(found.released_at, now))
+        turn.handle.timestamps.record(Milestone.RELEASED, min(finding.released_at, now))
         turn.handle.timestamps.record(Milestone.CAPTURED)
-        self._advice.after(found)
-        if isinstance(found, Finished):
-            self._take_input(turn, found.utterance)
-            turn.spoken = found.spoken
+        self._advice.after(finding)
+        if isinstance(finding, Finished):
+            self._take_input(turn, finding.utterance)
+            turn.spoken = finding.spoken
             turn.handle.timestamps.record(
-                Milestone.SPEECH_ENDED, min(found.utterance.ended_at, now)
+                Milestone.SPEECH_ENDED, min(finding.utterance.ended_at, now)
             )
-            turn.handle.kept = turn.keeps  # before others hear of it, and ask for an answer
-            self._dialogue.emit(Captured(turn.number, found.utterance))
-            if turn.keeps:
-                self._keep(turn, found.utterance)
-            else:
+            turn.handle.committed = (
+                not turn.answers
+            )  # before others hear of it, and ask for an answer
+            self._dialogue.emit(Captured(turn.number, finding.utterance))
+            if turn.answers:
                 self._answer(turn)
+            else:
+                self._commit(turn, finding.utterance)
             return
         turn.handle.cancelled.set()  # it ends the brain's speculative work
-        self._finish(turn, Outcome.CANCELLED if found.tap else Outcome.NO_SPEECH)
+        self._finish(turn, Outcome.CANCELLED if finding.tap else Outcome.NO_SPEECH)
 
     def answer_text(self, handle: TurnHandle, text: str, begun: datetime | None) -> None:
         """Answer a typed text, which was begun at that local time."""
@@ -233,7 +235,7 @@ class TurnTaking:
         else:
             self._finish(turn, Outcome.NO_SPEECH)
 
-    def _keep(self, turn: LiveTurn, utterance: Utterance) -> None:
+    def _commit(self, turn: LiveTurn, utterance: Utterance) -> None:
         """Put the utterance into the history. It is transcribed unless an answer is asked for."""
         self.idle.end()
         self._dialogue.history.insert(PastTurn(utterance, None, (), number=turn.number))
@@ -246,23 +248,24 @@ class TurnTaking:
         if handle.over:  # nothing was said in the utterance
             self._finish(turn, Outcome.NO_SPEECH)
             return
-        if kept := self.idle.take_back(handle):
-            turn, kept.keeps = kept, False
+        if committed := self.idle.take_back(handle):
+            turn, committed.answers = committed, True
         else:
             self._dialogue.emit(TurnStarted(turn.number, turn.source, handle.timestamps))
         self.idle.end()
-        asked, turn.options = self._dialogue.history.unanswered, options or self._options
+        unanswered, turn.options = self._dialogue.history.unanswered, options or self._options
         turn.past = self._dialogue.history.past
-        if asked is None:
+        if unanswered is None:
             turn.user_input = UNASKED
         else:
-            turn.past, turn.user_input, turn.words = turn.past[:-1], asked.user_input, asked.words
+            turn.past, turn.words = turn.past[:-1], unanswered.words
+            turn.user_input = unanswered.user_input
         self._answer(turn)
 
     def drop_answer(self, handle: TurnHandle) -> None:
         """Report the end of a turn whose answer came too late. The next turn goes on."""
         turn = self._live(handle, TYPED)
-        if not handle.kept:
+        if not handle.committed:
             self._dialogue.emit(TurnStarted(turn.number, turn.source, handle.timestamps))
         self._dialogue.emit(TurnFinished(turn.finished(Outcome.CANCELLED)))
 

@@ -191,11 +191,11 @@ class Transcriptions(Endpoint):
         """Recognise the file while it arrives. Raises HttpError and Disconnected."""
         exchange = upload.exchange
         async with self.pool.lend(exchange) as parts:
-            with Recognition(
+            recognition = Recognition(
                 parts, self._config.vad, answer.add,
                 most_seconds=upload.most_seconds, cancelled=exchange.cancelled,
-            ) as recognition:  # fmt: skip
-                await recognition.run(upload.sound())
+            )  # fmt: skip
+            await recognition.run(upload.sound())
         match recognition.error:
             case None:
                 return recognition

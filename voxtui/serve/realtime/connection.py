@@ -15,7 +15,6 @@ from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import StateChanged
 from voxtui.serve.access import token_of
 from voxtui.serve.endpoints.transcriptions import check_model
-from voxtui.serve.lent import LentBrain, LentVoice
 from voxtui.serve.openai_types import SERVER, HttpError
 from voxtui.serve.realtime.realtime_session import RealtimeSession, SessionEvent
 from voxtui.serve.realtime.session_settings import SESSION_SECONDS, Json, Settings
@@ -301,8 +300,8 @@ def engine(
         microphone=WireMicrophone(),
         speaker=speaker,
         detector=parts.detector,
-        brain=LentBrain(parts.brain),
-        voice=LentVoice(parts.voice) if parts.voice is not None else None,
+        brain=parts.brain,
+        voice=parts.voice,
         config=replace(config, vad=vad),
         emit=emit,
         overhearing=parts.overhearing,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -71,6 +72,8 @@ class HistoryScreen(ModalScreen[int | None]):
         """the conversation whose new title is being written"""
         self._search = ""
         """the words of the search while a title is written"""
+        self._changing = False
+        """the file is being changed"""
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
@@ -179,7 +182,7 @@ class HistoryScreen(ModalScreen[int | None]):
         event.stop()
         if self._renamed is not None:
             if title := self._input.value.strip():
-                self._do(lambda number=self._renamed.id: self._conversations.rename(number, title))
+                self._rename(self._renamed.id, title)
             self._end_rename()
         elif (summary := self._highlighted) is not None:
             self.dismiss(summary.id)
@@ -199,36 +202,60 @@ class HistoryScreen(ModalScreen[int | None]):
         self._show_keys()
         self.find(place)
 
-    def action_delete(self) -> None:
+    @work
+    async def _rename(self, conversation: int, title: str) -> None:
+        if await self._change(partial(self._conversations.rename, conversation, title)):
+            self.find(self._list.highlighted or 0)
+
+    @work
+    async def action_delete(self) -> None:
         if self._renamed is None and (summary := self._highlighted) is not None:
             place = self._list.highlighted or 0
-            if self._do(lambda: self._conversations.delete(summary.id, time.time())):
+            if await self._change(partial(self._conversations.delete, summary.id, time.time())):
                 self._deleted.insert(0, summary)
                 self._show_keys()
                 self.find(place)
 
-    def action_undo(self) -> None:
+    @work
+    async def action_undo(self) -> None:
         if self._renamed is None and self._deleted:
             summary = self._deleted[0]
-            if self._do(lambda: self._conversations.restore(summary.id)):
-                del self._deleted[0]
+            if await self._change(partial(self._conversations.restore, summary.id)):
+                self._deleted.remove(summary)
                 self._show_keys()
                 self.find(self._list.highlighted or 0)
 
-    def action_export(self) -> None:
+    @work
+    async def action_export(self) -> None:
         if self._renamed is None and (summary := self._highlighted) is not None:
-            self._do(lambda: self._export(summary))
+            await self._change(partial(self._export, summary))
 
     def _export(self, summary: Summary) -> None:
         place = export(self._conversations, summary, self._exports)
         shown = str(place).replace(str(Path.home()), "~", 1)
         self.notify(f"Exported, with your words:\n{shown}")
 
-    def _do(self, act: Callable[[], object]) -> bool:
-        """Call `act`; show the sentence if it fails."""
-        try:
-            act()
-        except InputError as error:
-            self.notify(str(error), severity="error")
+    async def _change(self, change: Callable[[], object]) -> bool:
+        """Call `change` on a thread, because another window may hold the file for seconds.
+
+        Shows the reason of a failure. Does nothing while another change is under way, because a
+        second press of the key means the next conversation.
+        """
+        if self._changing:
             return False
-        return True
+
+        def attempt() -> InputError | None:
+            try:
+                change()
+            except InputError as error:
+                return error
+            return None
+
+        self._changing = True
+        try:
+            error = await in_thread(attempt)
+        finally:
+            self._changing = False
+        if error is not None:
+            self.notify(str(error), severity="error")
+        return error is None

@@ -1,0 +1,13 @@
+# What we use of `multipart`. MCP's SDK installs python-multipart, which has a package of the same
+# name. It loads ours when the program runs, but hides it from the type checker.
+from collections.abc import Iterable
+
+class MultipartError(ValueError): ...
+
+class MultipartSegment:
+    name: str | None
+
+class PushMultipartParser:
+    def __init__(self, boundary: str, *, max_segment_count: float = ...) -> None: ...
+    def parse(self, chunk: bytes) -> Iterable[MultipartSegment | bytearray | None]: ...
+    def close(self) -> None: ...

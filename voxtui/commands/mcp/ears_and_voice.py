@@ -1,0 +1,99 @@
+"""What `voxtui mcp` does with the microphone and the speaker.
+
+The voice is in this process, because it is small. The recogniser and the microphone are in the
+process of `voxtui dictate --start`, so that any number of assistants share one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, contextmanager
+
+from voxtui.commands.dictation.dictation_daemon import listening, runtime_folder
+from voxtui.commands.dictation.text_cleanup import passages
+from voxtui.commands.say import load_voice, read_aloud
+from voxtui.dialogue.protocols import Speaker
+from voxtui.dialogue.speech.speech import VoiceWorker
+from voxtui.dialogue.timestamps import Timestamps
+from voxtui.errors import InputError
+from voxtui.settings.schema import Config
+from voxtui.wiring import build_cue, build_speaker
+
+LONGEST_SECONDS = 60
+"""The microphone closes after this time, whatever a program asks for."""
+
+ANSWER_SECONDS = 30.0
+"""The longest answer to `converse`."""
+
+TURN_SECONDS = 0.1
+"""Interval at which a call that waits for another one looks whether it was cancelled."""
+
+Stopped = Callable[[], bool]
+
+
+class EarsAndVoice:
+    """Speaks and listens for one program. Each call blocks; any thread, one call at a time."""
+
+    def __init__(self, config: Config, resident: Sequence[str]) -> None:
+        self._config = config
+        self._resident = resident
+        self._worker: VoiceWorker | None = None
+
+    def speak(self, text: str, stopped: Stopped) -> str:
+        """Speak `text` to its end. Raises VoxtuiError."""
+        with self._turn(stopped) as speaker:
+            self._speak(text, speaker, stopped)
+        return "Spoken."
+
+    def listen(self, seconds: float, stopped: Stopped) -> str:
+        """Return the user's next utterance, after a cue. Raises VoxtuiError."""
+        with self._turn(stopped) as speaker:
+            return self._listen(seconds, speaker, stopped)
+
+    def converse(self, text: str, stopped: Stopped) -> str:
+        """Speak `text`, and return the user's answer. Raises VoxtuiError."""
+        with self._turn(stopped) as speaker:
+            self._speak(text, speaker, stopped)
+            return self._listen(ANSWER_SECONDS, speaker, stopped)
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+
+    @contextmanager
+    def _turn(self, stopped: Stopped) -> Generator[Speaker]:
+        """Yield the open speaker, once no other assistant of this user speaks or listens."""
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(runtime_folder() / "mcp.lock", timeout=TURN_SECONDS, mode=0o600)
+        while True:
+            try:
+                lock.acquire()
+                break
+            except Timeout:
+                if stopped():
+                    raise InputError("The call was cancelled.") from None
+        try:
+            with closing(build_speaker(self._config.audio.output)) as speaker:
+                speaker.open()
+                yield speaker
+        finally:
+            lock.release()
+
+    def _speak(self, text: str, speaker: Speaker, stopped: Stopped) -> None:
+        if self._worker is None:
+            self._worker = load_voice(self._config, lambda sentence: None)
+        language = self._config.brain.language or "en"
+        if read_aloud(passages((text,)), self._worker, speaker, language, stopped):
+            raise InputError("A part of the text could not be spoken.")
+
+    def _listen(self, seconds: float, speaker: Speaker, stopped: Stopped) -> str:
+        seconds = min(max(seconds, 1.0), LONGEST_SECONDS)
+        with listening(self._config, seconds, self._resident) as utterance:
+            # After the microphone has opened, so that an answer to the cue loses no sound.
+            speaker.play(build_cue(), Timestamps(), stopped)
+            speaker.finish(Timestamps(), stopped)
+            dictated = utterance.words(stopped)
+        if not dictated.text:
+            raise InputError(f"Nothing was heard. {dictated.problem}".strip())
+        return dictated.text

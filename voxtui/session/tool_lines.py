@@ -1,0 +1,33 @@
+"""The sentences about calls of tools, the same in every front end."""
+
+from __future__ import annotations
+
+import msgspec
+
+from voxtui.dialogue.data import ToolCall
+from voxtui.dialogue.tools import CallOutcome, CallReport
+from voxtui.errors import one_line
+
+LONGEST_LINE = 300
+"""characters of a call that has ended; a question shows all of it"""
+
+
+def call_text(call: ToolCall) -> str:
+    """Return a call as `lights room=kitchen state=off`; as it is if it is no JSON object."""
+    try:
+        arguments = msgspec.json.decode(call.arguments, type=dict[str, msgspec.Raw])
+    except msgspec.MsgspecError:
+        return one_line(f"{call.name} {call.arguments}")
+    values = {name: bytes(value).decode().strip('"') for name, value in arguments.items()}
+    parts = [f"{name}={value}" for name, value in values.items()]
+    return one_line(" ".join((call.name, *parts)))
+
+
+def call_line(report: CallReport) -> str:
+    """Return a call that has ended, with its time or the reason why it was not done."""
+    text = call_text(report.call)
+    text = text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]} …"
+    if report.outcome is CallOutcome.DONE:
+        return f"{text} · {report.seconds * 1000:.0f} ms"
+    outcome = report.outcome.replace("_", " ")
+    return f"{text} · {outcome}" + (f": {report.detail}" if report.detail else "")
