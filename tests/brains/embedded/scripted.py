@@ -42,6 +42,7 @@ class ScriptedChat:
         self.texts = texts or ("It ", "is ", "so.")
         self.prompts: list[str] = []
         self.seeds: list[int] = []
+        self.grammars: list[str] = []
         self.before: Callable[[str], object] = lambda prompt: None
         self.between: Callable[[str], object] = lambda text: None
         self.loading: Callable[[Callable[[], object]], object] = lambda beat: None
@@ -58,9 +59,11 @@ class ScriptedChat:
         on_token: Callable[[str], bool],
         *,
         ignore_end: bool = False,
+        grammar: str = "",
     ) -> bool:
         self.prompts.append(prompt)
         self.seeds.append(sampling.seed)
+        self.grammars.append(grammar)
         self.before(prompt)
         if on_prefilled(len(prompt), len(prompt)):
             return False

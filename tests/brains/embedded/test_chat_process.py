@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import subprocess
 import sys
@@ -23,8 +24,8 @@ from voxtui.brains.embedded.chat_process import (
     Llama,
     chatml,
 )
-from voxtui.brains.embedded.chat_reply import ChatReply
-from voxtui.brains.prompting import SPEAKABLE
+from voxtui.brains.embedded.chat_reply import ChatReply, ReplyRequest
+from voxtui.brains.embedded.reply_form import SPEAKABLE, ReplyForm
 from voxtui.errors import ModelError
 from voxtui.models.installed import model_file
 from voxtui.settings.schema import Config
@@ -153,7 +154,9 @@ def test_dropping_the_oldest_turn_does_not_evaluate_the_others_again() -> None:
         llama.close()
 
 
-def generated(llama: Llama, prompt: str, most: int, ignore_end: bool = False) -> list[str]:
+def generated(
+    llama: Llama, prompt: str, most: int, ignore_end: bool = False, grammar: str = ""
+) -> list[str]:
     texts: list[str] = []
 
     def take(text: str) -> bool:
@@ -161,20 +164,34 @@ def generated(llama: Llama, prompt: str, most: int, ignore_end: bool = False) ->
         return False
 
     sampling = small(temperature=0.0).generation.sampling()
-    llama.run(prompt, sampling, most, lambda done, total: False, take, ignore_end=ignore_end)
+    llama.run(
+        prompt,
+        sampling,
+        most,
+        lambda done, total: False,
+        take,
+        ignore_end=ignore_end,
+        grammar=grammar,
+    )
     return texts
 
 
-@pytest.mark.slow
-def test_a_grammar_keeps_placeholders_out_of_replies() -> None:
-    llama = Llama(512, grammar=SPEAKABLE)
-    llama.load(model_file(SMALL))
-    try:
-        text = "".join(generated(llama, "Dear [name],\n\nOn [date] we met [name] in [", 40, True))
-        assert len(text) > 20
-        assert not set("[]{}<>*#`\n") & set(text)
-    finally:
-        llama.close()
+def test_a_grammar_keeps_placeholders_out_of_replies(llama: Llama) -> None:
+    prompt = "Dear [name],\n\nOn [date] we met [name] in ["
+    text = "".join(generated(llama, prompt, 40, True, SPEAKABLE))
+    assert len(text) > 20
+    assert not set("[]{}<>*#`\n") & set(text)
+
+
+@pytest.mark.parametrize("beginning", ["", "It is", "It is 3.", "It is 3. So"])
+def test_a_reply_has_the_sentences_of_its_form(llama: Llama, beginning: str) -> None:
+    form = ReplyForm(2, 3, ("I", "The", "To"))
+    prompt = chatml("", [], "Tell me of the sea.") + ASK + beginning
+    rest = "".join(generated(llama, prompt, 300, grammar=form.grammar(beginning)))
+    reply = beginning + rest
+    assert not reply.startswith(("I ", "I'", "The", "To")) or beginning
+    assert 2 <= len(re.findall(r"[.!?]+[\"'”’)]*(?= |$)", reply)) <= 3, reply
+    assert not reply.startswith(" ")
 
 
 def test_each_token_counts_whatever_text_it_has(llama: Llama) -> None:
@@ -218,7 +235,7 @@ def test_a_reply_that_is_paused_at_every_token_ends_as_one_that_is_not(model: st
     prompt = chatml("Be brief.", [], "Which animal says meow, and why?") + ASK
 
     def replied(pace: int) -> list[str]:
-        reply = ChatReply(llama, prompt, sampling, 24, Flag())
+        reply = ChatReply(llama, ReplyRequest(prompt, 24), sampling, Flag())
         while not reply.ended:
             most = len(reply.computed) + pace
             reply.run(lambda most=most: len(reply.computed) < most)

@@ -18,10 +18,11 @@ from tests.fakes import SECONDS, Flag, frames
 from tests.ui.pseudo_terminal import until
 from voxtui.brains.embedded import embedded_brain as embedded_module
 from voxtui.brains.embedded.chat_process import ASK, USER, chatml
-from voxtui.brains.embedded.chat_reply import ChatReply
+from voxtui.brains.embedded.chat_reply import ChatReply, ReplyRequest
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Heard, joined
-from voxtui.brains.prompting import EXAMPLES, IN_ORDER, examples
+from voxtui.brains.embedded.reply_form import ANY_FORM, IN_VERSE, reply_form
+from voxtui.brains.prompting import EXAMPLES, examples
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.recording import Extent, Recording
@@ -136,7 +137,7 @@ def test_the_chat_model_loads_no_longer_than_somebody_waits(
 
 def reply(chat: ScriptedChat, max_tokens: int, **generation: object) -> ChatReply:
     sampling = small(**generation).generation.sampling()
-    return ChatReply(chat, "Why?", sampling, max_tokens, Flag())
+    return ChatReply(chat, ReplyRequest("Why?", max_tokens), sampling, Flag())
 
 
 def test_a_paused_reply_continues_with_other_random_numbers() -> None:
@@ -436,16 +437,22 @@ def test_a_manner_replaces_the_instruction_and_its_examples_and_limits_the_reply
     assert prompt == chatml("Be a pirate.", [("A note.", "Noted.")], "Hello.") + ASK
 
 
-def test_a_request_for_a_plan_carries_the_length_of_its_answer_also_later(brain: Scripted) -> None:
-    words = "Give me a plan for Sunday."
+def test_a_request_for_a_poem_carries_a_note_also_later(brain: Scripted) -> None:
+    words = "Write a poem about rain."
     first = asked(brain.brain, brain.chat, (), words)
-    assert first.endswith(f"{words}\n{IN_ORDER}{ASK}")
+    assert first.endswith(f"{words}\n{IN_VERSE}{ASK}")
     later = asked(brain.brain, brain.chat, past_turns(words), "Thanks.")
     assert later.startswith(first)  # nothing is evaluated again
     assert later.endswith(f"<|im_start|>user\nThanks.{ASK}")
+
+
+def test_the_form_of_a_reply_follows_from_the_users_words(brain: Scripted) -> None:
+    words = "Give me a plan for Sunday."
+    asked(brain.brain, brain.chat, (), words)
+    assert brain.chat.grammars[-1] == reply_form(words).grammar()
     mine = ReplyOptions("Be a pirate.")
     list(brain.brain.reply(TurnRequest((), words, options=mine)))
-    assert IN_ORDER not in brain.chat.prompts[-1]
+    assert brain.chat.grammars[-1] == ANY_FORM.grammar()
 
 
 def past_turns(*texts: str) -> tuple[PastTurn, ...]:

@@ -59,7 +59,6 @@ class Setup:
     """The first message to the process: load the file `path`, then bring `prefix` into the cache.
 
     `prefix` is what all prompts begin with; `prefix_directory` keeps its state for the next start.
-    `grammar` (GBNF) is what all replies keep to; empty: any text.
     `batch`: tokens evaluated at once; 0: as many as fit the time that a cancel may take.
     """
 
@@ -67,18 +66,21 @@ class Setup:
     context_tokens: int
     prefix: str = ""
     prefix_directory: Path | None = None
-    grammar: str = ""
     batch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate)."""
+    """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate).
+
+    `grammar` (GBNF) is what the reply keeps to; empty: any text.
+    """
 
     prompt: str
     sampling: Sampling
     max_tokens: int
     ignore_end: bool
+    grammar: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +123,9 @@ class Llama:
         context_tokens: int,
         prefix: str = "",
         prefix_directory: Path | None = None,
-        grammar: str = "",
         batch: int = 0,
     ) -> None:
-        self._setup = Setup(Path(), context_tokens, prefix, prefix_directory, grammar, batch)
+        self._setup = Setup(Path(), context_tokens, prefix, prefix_directory, batch)
         self._path: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
@@ -185,14 +186,15 @@ class Llama:
         on_token: Callable[[str], bool],
         *,
         ignore_end: bool = False,
+        grammar: str = "",
     ) -> bool:
         """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate).
 
         `on_prefilled` is called around each batch of the prompt, with the tokens that are evaluated
         and all of them; `on_token` with the text of each token. Once either returns True the model
         stops; tokens that were sent before still arrive. Returns True at the end of the reply.
-        `ignore_end` keeps the model from ending it. Loads again if the process was lost before.
-        Raises ModelError.
+        `ignore_end` keeps the model from ending it. `grammar`: see ChatRequest.
+        Loads again if the process was lost before. Raises ModelError.
         """
         if self._path is None:
             raise ModelError("The chat model is not loaded.")
@@ -203,7 +205,7 @@ class Llama:
         assert self._pipe is not None
         stopped = False
         try:
-            self._pipe.send(ChatRequest(prompt, sampling, max_tokens, ignore_end))
+            self._pipe.send(ChatRequest(prompt, sampling, max_tokens, ignore_end, grammar))
             while (answer := self._pipe.recv()) not in (Signal.DONE, Signal.STOPPED):
                 if isinstance(answer, Failure):
                     raise ModelError(answer.message, answer.hint)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from voxtui.brains.embedded.reply_form import ANY_FORM, ReplyForm
 from voxtui.brains.speculation import Speculation
 from voxtui.settings.schema import Sampling
 
@@ -30,6 +31,7 @@ class ChatModel(Protocol):
         on_token: Callable[[str], bool],
         *,
         ignore_end: bool = False,
+        grammar: str = "",
     ) -> bool: ...
 
     def close(self) -> None: ...
@@ -46,8 +48,18 @@ class Work:
     """the whole prompt was evaluated"""
 
 
+@dataclass(frozen=True, slots=True)
+class ReplyRequest:
+    """What the chat model is to answer. `max_tokens` 0 only prefills the prompt."""
+
+    prompt: str
+    max_tokens: int
+    form: ReplyForm | None = None
+    """None: any text"""
+
+
 class ChatReply(Speculation[str]):
-    """The reply to a prompt: the text of each token. `max_tokens` 0 only prefills the prompt.
+    """The reply to a request: the text of each token.
 
     `settled`, a beginning of the prompt, is evaluated at once, the rest only from `due_at` on.
     """
@@ -55,28 +67,28 @@ class ChatReply(Speculation[str]):
     def __init__(
         self,
         chat: ChatModel,
-        prompt: str,
+        request: ReplyRequest,
         sampling: Sampling,
-        max_tokens: int,
         cancelled: Flag,
         settled: str = "",
         due_at: float = 0.0,
         progress: Callable[[int, int], object] = lambda done, total: None,
     ) -> None:
-        super().__init__((prompt, max_tokens), cancelled, due_at=due_at)
+        super().__init__(request, cancelled, due_at=due_at)
         self.prefilled_at: float | None = None
         self.prompt_tokens = 0
         self._chat = chat
-        self._prompt = prompt
+        self._request = request
         self._sampling = sampling
-        self._max_tokens = max_tokens
         self._settled = settled
         self._progress = progress
         self._works: list[Work] = []
 
     def follow(self, earlier: ChatReply) -> None:
         """Count the work on `earlier` whose result this one uses."""
-        self._works = [work for work in earlier._works if self._prompt.startswith(work.prompt)]
+        self._works = [
+            work for work in earlier._works if self._request.prompt.startswith(work.prompt)
+        ]
 
     @property
     def _is_settled(self) -> bool:
@@ -92,6 +104,8 @@ class ChatReply(Speculation[str]):
         return sum(max(0.0, min(w.ended, at) - w.started) for w in tuple(self._works))
 
     def advance(self, wanted: Callable[[], bool]) -> bool:
+        request = self._request
+
         def on_prefilled(done: int, total: int) -> bool:
             # A run that is stopped after its last batch has evaluated the prompt, too.
             self._works[-1].complete = self._works[-1].complete or done >= total
@@ -108,16 +122,19 @@ class ChatReply(Speculation[str]):
         def run(prompt: str, max_tokens: int, ignore_end: bool = False) -> bool:
             texts = self.computed
             # Another seed, because the numbers of the first run have chosen the tokens so far.
+            text = "".join(texts)
+            form = ANY_FORM if request.form and ignore_end else request.form
             sampling = replace(self._sampling, seed=self._sampling.seed + len(texts))
             self._works.append(work := Work(prompt, time.monotonic()))
             try:
                 ended = self._chat.run(
-                    prompt + "".join(texts),
+                    prompt + text,
                     sampling,
                     max_tokens,
                     on_prefilled,
                     on_token,
                     ignore_end=ignore_end,
+                    grammar=form.grammar(text) if form else "",
                 )
             finally:
                 work.ended = time.monotonic()
@@ -127,9 +144,9 @@ class ChatReply(Speculation[str]):
         if not self._is_settled:
             run(self._settled, 0)
             return False
-        ended = run(self._prompt, self._max_tokens - len(self.computed))
-        missing = min(self._sampling.min_new_tokens, self._max_tokens) - len(self.computed)
+        ended = run(request.prompt, request.max_tokens - len(self.computed))
+        missing = min(self._sampling.min_new_tokens, request.max_tokens) - len(self.computed)
         if ended and missing > 0:
             # once, though tokens may have no text
-            ended = wanted() and run(self._prompt, missing, ignore_end=True)
+            ended = wanted() and run(request.prompt, missing, ignore_end=True)
         return ended

@@ -88,7 +88,7 @@ def serve(pipe: Connection) -> None:
             request = pipe.recv()
             if isinstance(request, ChatRequest):  # a late STOP, for a request that has ended
                 number, reused_run = sequences.choose(request.prompt)
-                answer(server, request, pipe, number, reused_run, setup.grammar)
+                answer(server, request, pipe, number, reused_run)
     # Ends at once. A server that is closed while it starts waits forever for one of its threads,
     # and would outlive a voxtui that was killed during the loading.
     os._exit(0)
@@ -235,7 +235,6 @@ def answer(
     pipe: Connection,
     sequence: int,
     reused_run: int,
-    grammar: str = "",
 ) -> None:
     """Send the reply to `request` through `pipe`: a message per token, then how it ended."""
     last: list[Failure | Signal] = [Signal.STOPPED]
@@ -290,7 +289,7 @@ def answer(
             "min_p": 0.0,
             "repeat_penalty": request.sampling.repetition_penalty,
             "ignore_eos": request.ignore_end,
-            "grammar": grammar,
+            "grammar": request.grammar,
             "stop": [] if request.ignore_end else ["<|im_end|>", "<|im_start|>"],
         },
         take,

@@ -15,20 +15,19 @@ from pathlib import Path
 from threading import Event as Flag
 
 from voxtui.brains.embedded.chat_process import ASK, BEAT_SECONDS, Llama, chatml
-from voxtui.brains.embedded.chat_reply import ChatModel, ChatReply
+from voxtui.brains.embedded.chat_reply import ChatModel, ChatReply, ReplyRequest
 from voxtui.brains.embedded.live_transcription import (
     LiveTranscription,
     LiveUtterance,
     Recogniser,
 )
 from voxtui.brains.embedded.recogniser import Moonshine, check_language, stretches
+from voxtui.brains.embedded.reply_form import ANY_FORM, reply_form, with_note
 from voxtui.brains.prompting import (
-    SPEAKABLE,
     after_clock,
     examples,
     instruction,
     until_repeated,
-    with_length,
 )
 from voxtui.brains.speculation import SpeculationThread
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
@@ -101,7 +100,6 @@ class EmbeddedBrain:
             -(-context // 256) * 256,
             self._prompt((), ""),
             user_folders().user_cache_path / "prefixes",
-            SPEAKABLE if self._examples else "",
         )
         self._replies: SpeculationThread | None = None
         self._ahead: ChatReply | None = None
@@ -125,7 +123,7 @@ class EmbeddedBrain:
         # would wait for them. The last request is also that of the first `read`.
         prompt = self._prompt((), "", options)
         for tokens in (WARM_UP_TOKENS, 0):
-            reply = self._loaded().request(self._reply(prompt, tokens, Flag()))
+            reply = self._loaded().request(self._reply(ReplyRequest(prompt, tokens), Flag()))
             while not reply.wait(BEAT_SECONDS):
                 progress("warming up", None)
             if reply.error is not None:
@@ -177,7 +175,7 @@ class EmbeddedBrain:
     def listen(
         self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
     ) -> None:
-        self._request(self._prompt(request.past, "", request.options), 0, request.cancelled)
+        self._request(self._beginning(request.past, "", request.options), request.cancelled)
         self._live.follow(
             LiveUtterance(request.past, recording, request.cancelled, request.options, on_words)
         )
@@ -187,7 +185,7 @@ class EmbeddedBrain:
 
     def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
         self._progress = progress
-        self._request(self._prompt(request.past, "", request.options), 0, request.cancelled)
+        self._request(self._beginning(request.past, "", request.options), request.cancelled)
 
     def read_ahead(self, request: TurnRequest) -> None:
         past, text, options = request.past, str(request.user_input), request.options
@@ -195,8 +193,7 @@ class EmbeddedBrain:
         settled = self._prompt(past, text.rpartition(" ")[0], options)
         pause = 0.0 if text.endswith(SENTENCE_ENDS) else TYPING_PAUSE_SECONDS
         due_at = time.monotonic() + pause
-        prompt, tokens = self._question(past, text, options), self._most_tokens(options)
-        self._request(prompt, tokens, request.cancelled, settled, due_at)
+        self._request(self._question(past, text, options), request.cancelled, settled, due_at)
 
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
         user_input, timestamps = request.user_input, request.timestamps
@@ -215,8 +212,8 @@ class EmbeddedBrain:
             self._ahead = None
             self._loaded().abandon_newest()
             raise
-        prompt = self._question(request.past, words, request.options)
-        reply = self._request(prompt, self._most_tokens(request.options), request.cancelled)
+        question = self._question(request.past, words, request.options)
+        reply = self._request(question, request.cancelled)
         self._ahead = None
         for number, text in enumerate(until_repeated(reply.tokens())):
             if number == 0:
@@ -248,22 +245,18 @@ class EmbeddedBrain:
 
     def _prepare(self, live: LiveUtterance, text: str, complete: bool) -> None:
         """Work on the reply to `text`, or on its beginning. On the thread of the transcription."""
-        if complete:
-            prompt = self._question(live.past, text, live.options)
-            tokens = self._most_tokens(live.options)
-        else:
-            prompt, tokens = self._prompt(live.past, text.rpartition(" ")[0], live.options), 0
-        self._request(prompt, tokens, live.cancelled)
+        wanted = text if complete else text.rpartition(" ")[0]
+        request = self._question if complete else self._beginning
+        self._request(request(live.past, wanted, live.options), live.cancelled)
 
     def _request(
         self,
-        prompt: str,
-        max_tokens: int,
+        request: ReplyRequest,
         cancelled: Flag,
         settled: str = "",
         due_at: float = 0.0,
     ) -> ChatReply:
-        reply = self._reply(prompt, max_tokens, cancelled, settled, due_at)
+        reply = self._reply(request, cancelled, settled, due_at)
         if self._ahead is not None:
             reply.follow(self._ahead)
         self._ahead = self._loaded().request(reply)
@@ -271,17 +264,15 @@ class EmbeddedBrain:
 
     def _reply(
         self,
-        prompt: str,
-        max_tokens: int,
+        request: ReplyRequest,
         cancelled: Flag,
         settled: str = "",
         due_at: float = 0.0,
     ) -> ChatReply:
         return ChatReply(
             self._chat,
-            prompt,
+            request,
             self._sampling,
-            max_tokens,
             cancelled,
             settled,
             due_at,
@@ -309,13 +300,19 @@ class EmbeddedBrain:
         front = self._instruction if options.instruction is None else options.instruction
         return chatml(front, said, words, options.clock, self._opening)
 
-    def _question(self, past: Past, words: str, options: ReplyOptions) -> str:
-        return self._prompt(past, self._complete(words, options), options) + ASK + self._opening
+    def _beginning(self, past: Past, words: str, options: ReplyOptions) -> ReplyRequest:
+        return ReplyRequest(self._prompt(past, words, options), 0)
+
+    def _question(self, past: Past, words: str, options: ReplyOptions) -> ReplyRequest:
+        prompt = self._prompt(past, self._complete(words, options), options) + ASK + self._opening
+        form = reply_form(words) if self._chooses_form(options) else ANY_FORM
+        most = options.limit(self._sampling.max_new_tokens)
+        return ReplyRequest(prompt, most, form if self._examples else None)
 
     def _complete(self, words: str, options: ReplyOptions) -> str:
-        """Return a user's complete words, with a note on the length where our instruction holds."""
-        ours = self._examples and options.instruction is None and not self._sampling.one_sentence
-        return with_length(words) if ours else words
+        return with_note(words) if self._chooses_form(options) else words
 
-    def _most_tokens(self, options: ReplyOptions) -> int:
-        return options.limit(self._sampling.max_new_tokens)
+    def _chooses_form(self, options: ReplyOptions) -> bool:
+        """Return True where our instruction holds, and no preset wants one sentence."""
+        ours = bool(self._examples) and options.instruction is None
+        return ours and not self._sampling.one_sentence
