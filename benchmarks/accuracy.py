@@ -33,6 +33,7 @@ from voxtui.bench.machine import machine
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.commands.headless import headless
 from voxtui.dialogue.commands import NewConversation
+from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.data import SAMPLE_RATE, Token, UserTranscript, Utterance
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event
@@ -166,10 +167,7 @@ def compare(said: Sequence[Said], model: str, tokens: int) -> list[Pair]:
     cold.warm_up(lambda step, fraction: None)
 
     def make_engine(emit: Callable[[Event], object]) -> Engine:
-        return Engine(
-            microphone=None, speaker=None, detector=PySilero(), brain=brain, voice=None,
-            config=config, emit=emit,
-        )  # fmt: skip
+        return Engine(Models(PySilero(), brain), config, emit)
 
     pairs: list[Pair] = []
     try:

@@ -31,7 +31,7 @@ from voxtui.dialogue.history.history import History
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import Brain, ReplyOptions, SkillRequest, Skills, TurnRequest
 from voxtui.dialogue.timestamps import Timestamps
-from voxtui.dialogue.turn.turn_clock import clock_line
+from voxtui.dialogue.turn_clock import clock_line
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 from voxtui.skills.assistant_skills import AssistantSkills
 

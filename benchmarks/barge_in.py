@@ -26,6 +26,8 @@ from tests.fakes import FakeMicrophone, LoudIsSpeech, ScriptedBrain
 from tests.ui.pseudo_terminal import PseudoTerminal
 from tests.virtual_audio import RATE, SPEAKER, VirtualAudio
 from voxtui.audio.speaker import SounddeviceSpeaker
+from voxtui.dialogue.components.components import Models
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import AUDIBLE, SpeechChunk
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.protocols import Progress
@@ -62,13 +64,10 @@ def screen() -> None:
 
     def make_engine(emit):
         return Engine(
-            microphone=FakeMicrophone(),
-            speaker=SounddeviceSpeaker(SPEAKER),
-            detector=LoudIsSpeech(),
-            brain=ScriptedBrain(*([["A very long story."]] * 1000)),
-            voice=Tone(),
-            config=Config(),
-            emit=emit,
+            Models(LoudIsSpeech(), ScriptedBrain(*([["A very long story."]] * 1000)), Tone()),
+            Config(),
+            emit,
+            Devices(FakeMicrophone(), SounddeviceSpeaker(SPEAKER)),
         )
 
     with native_stderr_in(Path(os.devnull)):

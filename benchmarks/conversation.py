@@ -34,6 +34,8 @@ from voxtui.audio.silero import PySilero
 from voxtui.bench.machine import machine
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.dialogue.commands import SendText, Typing
+from voxtui.dialogue.components.components import Models
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import SAMPLE_RATE, SKILL
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, LoadFailed, State, StateChanged, TurnFinished
@@ -137,10 +139,12 @@ def person(config: Config, local: bool = True) -> Generator[Person]:
     with tempfile.TemporaryDirectory() as folder:
         skills = AssistantSkills(Path(folder), rings=False, now=lambda: NOW)
         engine = Engine(
-            microphone=None, speaker=NullSpeaker(), detector=PySilero(),
-            brain=EmbeddedBrain(config), voice=HibariVoice(config.voice), config=config,
-            emit=events.put, skills=skills if local else None,
-        )  # fmt: skip
+            Models(PySilero(), EmbeddedBrain(config), HibariVoice(config.voice)),
+            config,
+            events.put,
+            Devices(speaker=NullSpeaker()),
+            skills=skills if local else None,
+        )
         there = Person(engine, events)
         engine.start()
         try:

@@ -38,11 +38,13 @@ from voxtui.audio.clips import Clip, load_clip
 from voxtui.audio.file_speaker import NullSpeaker
 from voxtui.audio.silero import PySilero
 from voxtui.bench.machine import machine
-from voxtui.brains.embedded.chat_process import ASK, Llama, chatml
+from voxtui.brains.embedded.chat_process import ASK, ChatRequest, Llama, chatml
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.commands.headless import Headless, headless
 from voxtui.dialogue.commands import NewConversation
+from voxtui.dialogue.components.components import Models
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import SAMPLE_RATE, audible
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event
@@ -87,9 +89,11 @@ def first_audible(samples: Any, rate: int) -> float:
 def engine(config: Config, emit: Callable[[Event], object]) -> Engine:
     """Build an engine on the embedded parts without a sound device."""
     return Engine(
-        microphone=None, speaker=NullSpeaker(), detector=PySilero(), brain=EmbeddedBrain(config),
-        voice=HibariVoice(config.voice), config=config, emit=emit,
-    )  # fmt: skip
+        Models(PySilero(), EmbeddedBrain(config), HibariVoice(config.voice)),
+        config,
+        emit,
+        Devices(speaker=NullSpeaker()),
+    )
 
 
 class OneAfterAnother:
@@ -142,9 +146,7 @@ class OneAfterAnother:
         def generate() -> None:
             sampling = self._config.generation.sampling()
             self._chat.run(
-                prompt,
-                sampling,
-                tokens,
+                ChatRequest(prompt, sampling, tokens),
                 lambda done, total: False,
                 lambda text: out.put(text) is not None,
             )

@@ -30,6 +30,8 @@ from voxtui.audio.resampling import resample
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.bench.machine import machine
 from voxtui.dialogue.commands import NewConversation, SendText
+from voxtui.dialogue.components.components import Models
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import SpeechChunk, audible
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, Loaded, LoadFailed, TurnFinished
@@ -188,13 +190,10 @@ class Asker:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._voice = NotingVoice(HibariVoice(config.voice))
         self.engine = Engine(
-            microphone=None,
-            speaker=SounddeviceSpeaker(SPEAKER),
-            detector=LoudIsSpeech(),
-            brain=build_brain(config, lambda sentence: None),
-            voice=self._voice,
-            config=config,
-            emit=self._events.put,
+            Models(LoudIsSpeech(), build_brain(config, lambda sentence: None), self._voice),
+            config,
+            self._events.put,
+            Devices(speaker=SounddeviceSpeaker(SPEAKER)),
         )
         self.engine.start()
         self._until(Loaded)

@@ -49,6 +49,7 @@ TABLE = """({
 })"""
 
 DOWN = {"key": "ArrowDown", "code": "ArrowDown", "windowsVirtualKeyCode": 40}
+ESCAPE = {"key": "Escape", "code": "Escape", "windowsVirtualKeyCode": 27}
 SPACE = {"key": " ", "code": "Space", "windowsVirtualKeyCode": 32}
 
 
@@ -211,8 +212,8 @@ def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 if number < arguments.turns - 1:
                     tab.until("Ready")
                 else:
-                    tab.key(True, **SPACE)
-                    tab.key(False, **SPACE)
+                    tab.key(True, **ESCAPE)
+                    tab.key(False, **ESCAPE)
                     tab.until("Stopped")
                     time.sleep(1)  # the truncation comes back
                 turns.append(tab.value(TABLE))

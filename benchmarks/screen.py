@@ -35,6 +35,7 @@ from typing import Any
 
 from tests.fakes import ScriptedEngine
 from voxtui.bench.machine import machine
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.events import (
     Caption,
@@ -187,7 +188,7 @@ class LoadingApp(VoxtuiApp):
     def __init__(self) -> None:
         config = Config()
         super().__init__(
-            lambda emit: build_engine(config, emit, None, None),
+            lambda emit: build_engine(config, emit, Devices()),
             config,
             sample_clips(),
             clip_opener(config),

@@ -28,6 +28,8 @@ from voxtui.audio.silero import PySilero
 from voxtui.bench.machine import machine
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.commands.headless import headless
+from voxtui.dialogue.components.components import Models
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE, Frame
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, Loaded
@@ -136,10 +138,7 @@ def embedded(emit: Callable[[Event], object], detector: Any) -> Engine:
         brain=BrainConfig(embedded=EmbeddedBrainConfig(model="smollm2-135m")),
         generation=GenerationConfig(max_new_tokens=8),
     )
-    return Engine(
-        microphone=None, speaker=None, detector=detector, brain=EmbeddedBrain(config), voice=None,
-        config=config, emit=emit,
-    )  # fmt: skip
+    return Engine(Models(detector, EmbeddedBrain(config)), config, emit)
 
 
 class Watched(SounddeviceMicrophone):
@@ -193,10 +192,11 @@ def listen(seconds: float, pause: float = 10.0) -> dict[str, Any]:
     click[:160] = 0.8
     with VirtualAudio() as audio, audio.environment():
         engine = Engine(
-            microphone=Watched(MICROPHONE, heard.look), speaker=None, detector=PySilero(),
-            brain=ScriptedBrain(), voice=None, config=Config(),
-            emit=lambda event: loaded.set() if isinstance(event, Loaded) else None,
-        )  # fmt: skip
+            Models(PySilero(), ScriptedBrain()),
+            Config(),
+            lambda event: loaded.set() if isinstance(event, Loaded) else None,
+            Devices(microphone=Watched(MICROPHONE, heard.look)),
+        )
         engine.start()
         assert loaded.wait(60)
         with audio.record(SAID) as recorder:

@@ -34,6 +34,8 @@ from voxtui.audio.speaker import PIECE_SECONDS
 from voxtui.bench.machine import machine
 from voxtui.dialogue import engine as engine_module
 from voxtui.dialogue.commands import Release, Talk
+from voxtui.dialogue.components.components import Models
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
     FRAME_SECONDS,
@@ -143,10 +145,7 @@ def hops(turns: int) -> Times:
             stub.since("token", "token to the screen's queue")
         events.put(event)
 
-    engine = Engine(
-        microphone=None, speaker=stub, detector=stub, brain=stub, voice=stub, config=Config(),
-        emit=emit,
-    )  # fmt: skip
+    engine = Engine(Models(stub, stub, stub), Config(), emit, Devices(speaker=stub))
     engine.start()
     _until(events, Loaded)
     for _ in range(turns):

@@ -26,9 +26,12 @@ from voxtui.dialogue.commands import (
     RescanDevices,
     SendText,
     Silence,
+    Speak,
     Talk,
     Typing,
 )
+from voxtui.dialogue.components.components import Models
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
     FRAME_SECONDS,
@@ -39,6 +42,7 @@ from voxtui.dialogue.data import (
     UserTranscript,
     Utterance,
 )
+from voxtui.dialogue.dialogue import FrontEnd
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import (
     Died,
@@ -51,10 +55,12 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
+    Microphone,
     OnWords,
     Past,
     Progress,
     ReplyOptions,
+    Speaker,
     TurnRequest,
 )
 from voxtui.dialogue.recording import Recording
@@ -320,6 +326,21 @@ class FakeMicrophone:
         self._sink = None
 
 
+@dataclass
+class FakeSoundSystem:
+    """Implements SoundSystem by two functions."""
+
+    fallback_devices: Callable[[], tuple[Microphone, Speaker]] | None = None
+    sound_system: Callable[[], object] = lambda: None
+
+    def default_devices(self) -> tuple[Microphone, Speaker]:
+        assert self.fallback_devices is not None
+        return self.fallback_devices()
+
+    def version(self) -> object:
+        return self.sound_system()
+
+
 class Events:
     """Collects what an engine emits, and waits for it."""
 
@@ -354,10 +375,24 @@ OUT_OF_MEMORY = ModelError("Out of memory.")
 
 
 def engine_on_fakes(emit: Callable[[Event], object], **components: Any) -> Engine:
-    """Return the real engine with `components` as its arguments; by default without any device."""
-    silent = {"microphone": None, "speaker": None, "voice": None}
-    fakes = {"detector": LoudIsSpeech(), "brain": ScriptedBrain(), "config": Config()}
-    return Engine(emit=emit, **{**silent, **fakes, **components})
+    """Return the real engine with these `components`; by default without any device.
+
+    They have the names of Models, Devices and the arguments of Engine; `fallback_devices` and
+    `sound_system` are the functions of a FakeSoundSystem.
+    """
+
+    def pick(*names: str) -> dict[str, Any]:
+        return {name: components.pop(name) for name in names if name in components}
+
+    fakes = {"detector": LoudIsSpeech(), "brain": ScriptedBrain()}
+    models = Models(**{**fakes, **pick("detector", "brain", "voice", "overhearing", "owned")})
+    system = FakeSoundSystem(**pick("fallback_devices", "sound_system"))
+    devices = Devices(
+        **pick("microphone", "speaker"), system=system if system.fallback_devices else None
+    )
+    config = components.pop("config", None) or Config()
+    front_end = FrontEnd(**pick("captions", "confirms"))
+    return Engine(models, config, emit, devices, front_end=front_end, **components)
 
 
 def noted(command: Command) -> tuple[object, ...]:
@@ -377,6 +412,8 @@ def noted(command: Command) -> tuple[object, ...]:
             return ("change", command)
         case Redo(turn, text):
             return ("redo", turn, text)
+        case Speak(text):
+            return ("speak", text)
         case Mute(muted):
             return ("mute", muted)
         case RescanDevices():

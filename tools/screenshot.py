@@ -22,6 +22,7 @@ from rich.style import Style
 
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.speaker import SounddeviceSpeaker
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, State
 from voxtui.settings.schema import Config
@@ -115,9 +116,8 @@ def make_app() -> VoxtuiApp:
     config = Config()
 
     def make_engine(emit: Callable[[Event], object]) -> Engine:
-        return build_engine(
-            config, emit, SounddeviceMicrophone(""), SounddeviceSpeaker(config.audio.output)
-        )
+        devices = Devices(SounddeviceMicrophone(""), SounddeviceSpeaker(config.audio.output))
+        return build_engine(config, emit, devices)
 
     return VoxtuiApp(make_engine, config, sample_clips(), clip_opener(config))
 

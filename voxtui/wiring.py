@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.dialogue.commands import ReplaceComponents
+    from voxtui.dialogue.components.sound_devices import Devices
     from voxtui.dialogue.data import Samples, SpeechChunk
+    from voxtui.dialogue.dialogue import FrontEnd
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Event
     from voxtui.dialogue.fallbacks import Fallbacks
@@ -43,31 +45,31 @@ def devices_engine(
 ) -> Engine:
     """Return an engine on the microphone and the speaker of the configuration.
 
-    It downloads Voxtral while it loads, if the configuration names it. `captions`: see Engine.
+    It downloads Voxtral while it loads, if the configuration names it. `captions`: see FrontEnd.
     """
 
-    def fallback_devices() -> tuple[Microphone, Speaker]:
-        return _microphone("", config), build_speaker("")
+    from voxtui.dialogue.components.sound_devices import Devices
+    from voxtui.dialogue.dialogue import FrontEnd
 
-    from voxtui.audio.portaudio import sound_system
+    microphone = _microphone(config.audio.input, config)
+    devices = Devices(microphone, build_speaker(config.audio.output), _SoundSystem(config))
+    front_end = FrontEnd(captions, confirms=True)
+    return build_engine(config, emit, devices, build_skills(), front_end, frozenset({VOXTRAL}))
 
-    microphone, speaker = (
-        _microphone(config.audio.input, config),
-        build_speaker(config.audio.output),
-    )
-    may_download = frozenset({VOXTRAL})
-    return build_engine(
-        config,
-        emit,
-        microphone,
-        speaker,
-        fallback_devices,
-        may_download,
-        sound_system,
-        build_skills(),
-        captions,
-        confirms=True,
-    )
+
+@dataclass(frozen=True, slots=True)
+class _SoundSystem:
+    """Implements SoundSystem by PortAudio."""
+
+    config: Config
+
+    def default_devices(self) -> tuple[Microphone, Speaker]:
+        return _microphone("", self.config), build_speaker("")
+
+    def version(self) -> object:
+        from voxtui.audio.portaudio import sound_system
+
+        return sound_system()
 
 
 def build_microphone(name: str) -> SounddeviceMicrophone:
@@ -75,6 +77,26 @@ def build_microphone(name: str) -> SounddeviceMicrophone:
     from voxtui.audio.microphone import SounddeviceMicrophone
 
     return SounddeviceMicrophone(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Microphones:
+    """Implements SoundSystem by PortAudio, without a speaker."""
+
+    def default_devices(self) -> tuple[Microphone, None]:
+        return build_microphone(""), None
+
+    def version(self) -> object:
+        from voxtui.audio.portaudio import sound_system
+
+        return sound_system()
+
+
+def microphone_alone(config: Config) -> Devices:
+    """Return the microphone of the configuration, without a speaker."""
+    from voxtui.dialogue.components.sound_devices import Devices
+
+    return Devices(build_microphone(config.audio.input), None, _Microphones())
 
 
 def _microphone(name: str, config: Config) -> SounddeviceMicrophone:
@@ -128,42 +150,30 @@ def build_cue() -> SpeechChunk:
 def build_engine(
     config: Config,
     emit: Callable[[Event], object],
-    microphone: Microphone | None,
-    speaker: Speaker | None,
-    fallback_devices: Callable[[], tuple[Microphone, Speaker]] | None = None,
-    may_download: frozenset[str] = NO_DOWNLOAD,
-    sound_system: Callable[[], object] = lambda: None,
+    devices: Devices,
     skills: Skills | None = None,
-    captions: bool = False,
-    confirms: bool = False,
+    front_end: FrontEnd | None = None,
+    may_download: frozenset[str] = NO_DOWNLOAD,
 ) -> Engine:
     """Return an engine with the models of `config`, on these devices. Raises ModelError.
 
-    `fallback_devices` makes the devices that replace a lost one. `sound_system()` returns a value
-    that changes when devices come or go. `skills`: see build_skills. `captions` and
-    `confirms`: see Engine.
+    `skills`: see build_skills.
     """
+    from voxtui.dialogue.components.components import Models
+    from voxtui.dialogue.dialogue import NO_FRONT_END
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Notice
 
     def notify(sentence: str) -> None:
         emit(Notice(sentence, "information"))
 
-    return Engine(
-        microphone=microphone,
-        speaker=speaker,
-        detector=build_detector(config),
-        brain=build_brain(config, notify, may_download),
-        voice=build_voice(config, notify),
-        config=config,
-        emit=emit,
-        fallback_devices=fallback_devices,
-        overhearing=build_detector(config) if _may_overhear(config) else None,
-        sound_system=sound_system,
-        skills=skills,
-        captions=captions,
-        confirms=confirms,
+    models = Models(
+        build_detector(config),
+        build_brain(config, notify, may_download),
+        build_voice(config, notify),
+        build_detector(config) if _may_overhear(config) else None,
     )
+    return Engine(models, config, emit, devices, skills, front_end or NO_FRONT_END)
 
 
 def build_skills(rings: bool = True) -> Skills:

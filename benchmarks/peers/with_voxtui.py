@@ -13,6 +13,8 @@ from benchmarks.peers import common
 from benchmarks.stubs import Script, StubBrain, WaitingBrain, WaitingVoice
 from voxtui.audio.silero import PySilero
 from voxtui.dialogue.commands import NewConversation, Release, Talk
+from voxtui.dialogue.components.components import Models
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
     FRAME_SECONDS,
@@ -103,13 +105,14 @@ def main() -> None:
                 pass
 
     engine = Engine(
-        microphone=None,
-        speaker=ClockedSpeaker(clock),
-        detector=PySilero(),
-        brain=AheadBrain() if sys.argv[1] == "shipped" else WaitingBrain(SCRIPT),
-        voice=WaitingVoice(common.TTS_SECONDS),
-        config=Config(),
-        emit=emit,
+        Models(
+            PySilero(),
+            AheadBrain() if sys.argv[1] == "shipped" else WaitingBrain(SCRIPT),
+            WaitingVoice(common.TTS_SECONDS),
+        ),
+        Config(),
+        emit,
+        Devices(speaker=ClockedSpeaker(clock)),
     )
     engine.start()
     loaded.wait()

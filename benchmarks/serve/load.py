@@ -23,6 +23,8 @@ from voxtui.audio.resampling import resample
 from voxtui.bench.machine import machine
 from voxtui.bench.measure import Plan, measure
 from voxtui.bench.tables import number, spread_json
+from voxtui.dialogue.components.components import Models
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE
 from voxtui.dialogue.engine import Engine
 from voxtui.settings.schema import Config
@@ -119,10 +121,12 @@ def engine_directly(turns: int) -> list[Answer]:
     measured = measure(
         Plan([Clip("tone", spoken_second(SAMPLE_RATE))], turns, 1),
         lambda emit: Engine(
-            microphone=None, speaker=NullSpeaker(), detector=parts.detector, brain=brain,
-            voice=parts.voice, config=Config(), emit=emit,
+            Models(parts.detector, brain, parts.voice),
+            Config(),
+            emit,
+            Devices(speaker=NullSpeaker()),
         ),
-    )  # fmt: skip
+    )
     return [
         Answer(turn.ttft_ms, turn.first_sound_ms, turn.total_ms or 0.0) for turn in measured.turns
     ]

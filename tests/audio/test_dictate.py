@@ -97,6 +97,26 @@ def test_words_go_into_a_substitution_and_a_pane(shell, virtual_audio):
     shell.shows("code 130\n0")  # and the terminal is as it was
 
 
+def test_no_word_is_lost_by_a_microphone_that_sleeps_or_pauses(shell, virtual_audio):
+    virtual_audio.stall()
+    shell.types('said="$(voxtui dictate)"; clear; echo "<$said>"')
+    shell.shows("The microphone is starting")
+    threading.Event().wait(2.0)
+    assert "Speak." not in shell.screen
+    virtual_audio.unstall()
+    shell.shows("Speak.")
+    assert virtual_audio.say(CLIP, ahead_ms=50).wait() == 0
+    shell.shows(WORDS)
+    virtual_audio.stall()
+    shell.shows("stopped delivering sound")
+    virtual_audio.unstall()
+    shell.shows("Listening to ")
+    assert virtual_audio.say(CLIP).wait() == 0
+    shell.shows(f"{WORDS} {WORDS}")
+    shell.presses("Space")
+    shell.shows(f"<{WORDS} {WORDS}>")
+
+
 def test_a_desktop_key_begins_and_ends_a_dictation(virtual_audio, tmp_path):
     """The second press brings the words, from a process that the first one started."""
     voxtui = [Path(sys.executable).with_name("voxtui"), "dictate"]

@@ -22,6 +22,8 @@ from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.dialogue.commands import NewConversation, Release, Talk
+from voxtui.dialogue.components.components import Models
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import AUDIBLE, SAMPLE_RATE
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import (
@@ -56,13 +58,10 @@ class Person:
             generation=GenerationConfig(max_new_tokens=tokens, temperature=0.0),
         )
         self.engine = Engine(
-            microphone=SounddeviceMicrophone(MICROPHONE),
-            speaker=SounddeviceSpeaker(SPEAKER),
-            detector=PySilero(),
-            brain=EmbeddedBrain(config),
-            voice=HibariVoice(config.voice),
-            config=config,
-            emit=self.events,
+            Models(PySilero(), EmbeddedBrain(config), HibariVoice(config.voice)),
+            config,
+            self.events,
+            Devices(SounddeviceMicrophone(MICROPHONE), SounddeviceSpeaker(SPEAKER)),
         )
         self.engine.start()
         loaded = self.events.until(Loaded)

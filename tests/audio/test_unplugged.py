@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 from tests.audio.sounds import report
-from tests.fakes import BeepVoice, Events, LoudIsSpeech, ScriptedBrain
+from tests.fakes import BeepVoice, Events, FakeSoundSystem, LoudIsSpeech, ScriptedBrain
 from tests.virtual_audio import MICROPHONE, RATE, SPEAKER, VirtualAudio
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.portaudio import list_devices, sound_system
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.dialogue.commands import Release, RescanDevices, SendText, Talk
+from voxtui.dialogue.components.components import Models
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import AUDIBLE, Utterance
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Loaded, MicrophoneLost, Notice, State, StateChanged, TurnFinished
@@ -40,15 +42,14 @@ class EngineTest:
         self.events = Events()
         self.brain = ScriptedBrain(*([[story]] * 9))
         self.engine = Engine(
-            microphone=SounddeviceMicrophone(MICROPHONE),
-            speaker=SounddeviceSpeaker(SPEAKER),
-            detector=LoudIsSpeech(),
-            brain=self.brain,
-            voice=BeepVoice(),
-            config=Config(),
-            emit=self.events,
-            fallback_devices=self._fallback_devices,
-            sound_system=sound_system,
+            Models(LoudIsSpeech(), self.brain, BeepVoice()),
+            Config(),
+            self.events,
+            Devices(
+                SounddeviceMicrophone(MICROPHONE),
+                SounddeviceSpeaker(SPEAKER),
+                system=FakeSoundSystem(self._fallback_devices, sound_system),
+            ),
         )
         self.engine.start()
         self.wait_for(State.READY)

@@ -16,6 +16,7 @@ from voxtui.audio.clips import Clip
 from voxtui.bench.compare import difference
 from voxtui.bench.measure import Measured
 from voxtui.bench.report import check, stage_spreads, steadiness
+from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.errors import InputError
@@ -38,10 +39,10 @@ def bench(monkeypatch, tmp_path, capfd):
     def run(*arguments, brain=None, voice=None, files=tuple(CLIPS)):
         brain = brain or ScriptedBrain()
 
-        def build(config, emit, microphone, speaker):
-            return Engine(microphone=microphone, speaker=speaker, detector=LoudIsSpeech(),
-                          brain=brain, voice=voice or BeepVoice(), config=config,
-                          emit=emit)  # fmt: skip
+        def build(config, emit, devices):
+            return Engine(
+                Models(LoudIsSpeech(), brain, voice or BeepVoice()), config, emit, devices
+            )
 
         monkeypatch.setattr("voxtui.bench.bench_command.build_engine", build)
         ran = CliRunner().invoke(voxtui.cli.cli, ["bench", *files, *arguments])

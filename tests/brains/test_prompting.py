@@ -15,7 +15,7 @@ from voxtui.brains.prompting import (
     examples,
     until_repeated,
 )
-from voxtui.dialogue.turn.turn_clock import clock_line
+from voxtui.dialogue.turn_clock import clock_line
 from voxtui.settings.schema import BrainConfig, Config
 
 

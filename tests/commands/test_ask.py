@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import voxtui.cli
 from tests.fakes import OUT_OF_MEMORY, BeepVoice, LoudIsSpeech, ScriptedBrain
 from tests.patterns import sound
+from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Notice
 from voxtui.errors import InputError, ModelError
@@ -42,12 +43,9 @@ def ask(monkeypatch, tmp_path, capfd):
     def run(*arguments, brain=None, voice=None, pace="--fast", stdin=""):
         brain, voice = brain or ScriptedBrain(), voice or BeepVoice()
 
-        def build(config, emit, microphone, speaker, skills=None):
+        def build(config, emit, devices, skills=None):
             run.emit = emit
-            return Engine(
-                microphone=microphone, speaker=speaker, detector=LoudIsSpeech(), brain=brain,
-                voice=voice, config=config, emit=emit, skills=skills,
-            )  # fmt: skip
+            return Engine(Models(LoudIsSpeech(), brain, voice), config, emit, devices, skills)
 
         monkeypatch.setattr("voxtui.commands.ask.build_engine", build)
         command = ["ask", *arguments, *([pace] if pace else [])]

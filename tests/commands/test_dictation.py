@@ -1,10 +1,16 @@
 """Dictation: frames of a microphone become words while they arrive."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 
 from tests.fakes import LoudIsSpeech, frames
+from voxtui.commands.dictation import dictation as module
 from voxtui.commands.dictation.dictation import Dictation
+from voxtui.dialogue.components import sound_devices
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.recording import TRAIL_SAMPLES
 from voxtui.errors import DeviceError, ForeignSpeech
@@ -20,17 +26,46 @@ class PatternMicrophone:
 
     name, level = "pattern", 0.0
 
-    def __init__(self, pattern, after=lambda lost: None):
-        self.pattern, self.after = pattern, after
+    def __init__(self, pattern, after=lambda lost: None, began=BEGAN):
+        self.pattern, self.after, self.began = pattern, after, began
         self.closed = False
 
     def open(self, sink, lost):
-        for frame in frames(self.pattern, BEGAN):
+        for frame in frames(self.pattern, self.began):
             sink(frame)
         self.after(lost)
 
     def close(self):
         self.closed = True
+
+
+class View:
+    """FakeView: collects what a dictation shows."""
+
+    def __init__(self):
+        self.captions, self.notices, self.begins = [], [], 0
+
+    def listening(self):
+        self.begins += 1
+
+    def caption(self, text):
+        self.captions.append(text)
+
+    def notice(self, sentence):
+        self.notices.append(sentence)
+
+
+class OtherMicrophone:
+    """FakeSoundSystem: `microphone` is the default one."""
+
+    def __init__(self, microphone):
+        self.microphone = microphone
+
+    def default_devices(self):
+        return self.microphone, None
+
+    def version(self):
+        return None
 
 
 class LoudSeconds:
@@ -46,10 +81,10 @@ class LoudSeconds:
         return f"{round(speech.sum() / 16_000, 1)}s"
 
 
-def dictated(pattern, ended=lambda: None, silence_s=2.0, after=lambda lost: None, caption=None):
+def dictated(pattern, ended=lambda: None, silence_s=2.0, after=lambda lost: None, view=None):
     microphone = PatternMicrophone(pattern, after)
-    recogniser = LoudSeconds(repeats=caption is not None)
-    dictation = Dictation(microphone, silence_s, caption or (lambda text: None))
+    recogniser = LoudSeconds(repeats=view is not None)
+    dictation = Dictation(Devices(microphone), silence_s, view or View())
     dictation.open()
     found = dictation.listen(VadConfig(), LoudIsSpeech(), recogniser.to_text, ended)
     assert microphone.closed
@@ -91,47 +126,119 @@ def test_a_long_dictation_is_recognised_in_parts_at_its_pauses():
 
 
 def test_speech_in_another_language_is_left_out_with_the_reason():
-    captions = []
+    view = View()
 
     def recognise(samples):
         raise ForeignSpeech
 
-    dictation = Dictation(PatternMicrophone(seconds("x", 2) + seconds(".", 4)), 2, captions.append)
+    microphone = PatternMicrophone(seconds("x", 2) + seconds(".", 4))
+    dictation = Dictation(Devices(microphone), 2, view)
     dictation.open()
     to_text = SpeechToText(recognise, "", repeats=True)
     found = dictation.listen(VadConfig(), LoudIsSpeech(), to_text, lambda: None)
-    assert found.text == "" and not any(captions)
+    assert found.text == "" and not any(view.captions)
     assert found.problem.startswith("That did not sound like English")
 
 
 def test_the_caption_comes_before_the_end_and_its_pass_is_not_repeated():
-    captions, passes = [], []
+    view, passes = View(), []
 
     def recognise(samples):
         passes.append(len(samples))
         return "Words."
 
-    dictation = Dictation(PatternMicrophone(seconds("x", 1) + ".."), 0, captions.append)
+    dictation = Dictation(Devices(PatternMicrophone(seconds("x", 1) + "..")), 0, view)
     dictation.open()
     found = dictation.listen(
         VadConfig(),
         LoudIsSpeech(),
         SpeechToText(recognise, "", repeats=True),
-        lambda: BEGAN + 1.0 if captions else None,
+        lambda: BEGAN + 1.0 if view.captions else None,
     )
-    assert (found.text, captions, len(passes)) == ("Words.", ["Words."], 1)
+    assert (found.text, view.captions, len(passes)) == ("Words.", ["Words."], 1)
 
 
 def test_frames_that_wait_come_before_the_next_caption():
     """Otherwise a slow recogniser would fall behind."""
-    captions = []
-    found = dictated(seconds("x", 5) + seconds(".", 3), caption=captions.append)
-    assert (found.text, captions) == ("5.0s", [])
+    view = View()
+    found = dictated(seconds("x", 5) + seconds(".", 3), view=view)
+    assert (found.text, view.captions) == ("5.0s", [])
 
 
-def test_a_microphone_that_is_lost_ends_it_with_what_was_said():
-    found = dictated(seconds("x", 1), after=lambda lost: lost("It is gone."))
+class LosesOnce(PatternMicrophone):
+    """FakeMicrophone: is lost after its frames, the first `losses` times that it is opened."""
+
+    def __init__(self, *patterns, losses=1):
+        super().__init__("", began=time.monotonic() - 60)
+        self.patterns, self.losses = list(patterns), losses
+
+    def open(self, sink, lost):
+        self.pattern = self.patterns.pop(0) if self.patterns else ""
+        super().open(sink, lost)
+        self.losses -= 1
+        if self.losses >= 0:
+            lost("It is gone.")
+
+
+def test_a_microphone_that_is_lost_is_opened_again(monkeypatch):
+    """By SoundDevices, as in the window: first the default one, then once a second."""
+    monkeypatch.setattr(sound_devices, "LOOK_SECONDS", 0)
+    first = LosesOnce(seconds("x", 1), seconds(".", 1) + seconds("x", 1) + seconds(".", 3))
+    second = LosesOnce("")
+    view = View()
+    dictation = Dictation(Devices(first, system=OtherMicrophone(second)), 2.0, view)
+    dictation.open()
+    to_text = LoudSeconds().to_text
+    found = dictation.listen(VadConfig(), LoudIsSpeech(), to_text, lambda: None)
+    assert (found.text, found.problem, view.begins) == ("2.0s", "It is gone.", 2)
+    assert view.notices == [
+        "It is gone.", "Listening to pattern now.", "It is gone.", "Listening to pattern again."
+    ]  # fmt: skip
+
+
+def test_a_microphone_that_stays_lost_ends_it_with_what_was_said(monkeypatch):
+    monkeypatch.setattr(module, "SILENT_SECONDS", 0.3)
+    dictation = Dictation(
+        Devices(LosesOnce(seconds("x", 1)), system=OtherMicrophone(LosesOnce(""))), 2.0, View()
+    )
+    dictation.open()
+    to_text = LoudSeconds().to_text
+    found = dictation.listen(VadConfig(), LoudIsSpeech(), to_text, lambda: None)
     assert (found.text, found.problem) == ("1.0s", "It is gone.")
+
+
+def test_speech_before_a_key_that_comes_early_is_recognised():
+    """The key may come while the recogniser still loads, before the first frame is taken."""
+    pattern = seconds(".", 1) + seconds("x", 1) + seconds(".", 1)
+    assert dictated(pattern, ended=lambda: BEGAN + 2.5, silence_s=0).text == "1.0s"
+
+
+def test_speaking_begins_with_the_first_sample():
+    view, deliver = View(), threading.Event()
+
+    class Wakes(PatternMicrophone):
+        def open(self, sink, lost):
+            def wake():
+                deliver.wait()
+                PatternMicrophone.open(self, sink, lost)
+
+            self.thread = threading.Thread(target=wake)
+            self.thread.start()
+
+    microphone = Wakes(seconds("x", 1) + seconds(".", 3))
+    dictation = Dictation(Devices(microphone), 2.0, view)
+    dictation.open()
+    assert not view.begins
+    deliver.set()
+    to_text = LoudSeconds().to_text
+    assert dictation.listen(VadConfig(), LoudIsSpeech(), to_text, lambda: None).text == "1.0s"
+    assert view.begins == 1
+    microphone.thread.join()
+
+
+def test_a_microphone_without_a_sample_is_the_reason(monkeypatch):
+    monkeypatch.setattr(module, "SILENT_SECONDS", 0.3)
+    assert dictated("").problem == "The microphone 'pattern' has delivered no sound."
 
 
 def test_a_microphone_that_stalls_does_not_hold_the_end_back():
@@ -143,12 +250,13 @@ def test_a_microphone_that_does_not_open_is_an_error():
         raise DeviceError("There is no microphone.")
 
     with pytest.raises(DeviceError):
-        Dictation(PatternMicrophone("", refuse), 2.0).open()
+        Dictation(Devices(PatternMicrophone("", refuse)), 2.0, View()).open()
 
 
 def test_control_characters_and_line_breaks_of_a_recogniser_are_removed():
     to_text = SpeechToText(lambda samples: "One\x1b[2J\ntwo.\n", "", repeats=False)
-    dictation = Dictation(PatternMicrophone(seconds("x", 1) + seconds(".", 3)), 2.0)
+    microphone = PatternMicrophone(seconds("x", 1) + seconds(".", 3))
+    dictation = Dictation(Devices(microphone), 2.0, View())
     dictation.open()
     found = dictation.listen(VadConfig(), LoudIsSpeech(), to_text, lambda: None)
     assert found.text == "One[2J two."

@@ -3,6 +3,7 @@
 import os
 import socket
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -19,6 +20,7 @@ from voxtui.commands.dictation.dictation_daemon import (
     runtime_folder,
     serve,
 )
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.errors import DeviceError, InputError, ModelError
 from voxtui.settings.schema import AudioConfig, Config, DictateConfig
 from voxtui.wiring import SpeechToText
@@ -31,17 +33,18 @@ def machine(monkeypatch, tmp_path):
     monkeypatch.setattr(dictation_daemon, "build_detector", lambda config: LoudIsSpeech())
     opened = []
 
-    def build_microphone(name):
-        microphone = PatternMicrophone(seconds("x", 1) + seconds(".", 0.1))
-        opened.append(microphone)
-        return microphone
+    def microphone_alone(config):
+        pattern = seconds("x", 1) + seconds(".", 0.1)
+        opened.append(PatternMicrophone(pattern, began=time.monotonic() - 2))
+        return Devices(opened[-1])
 
     @contextmanager
     def recogniser(config, notify):
         yield SpeechToText(lambda samples: "What was said.", "", repeats=False)
 
-    monkeypatch.setattr(dictation_daemon, "build_microphone", build_microphone)
+    monkeypatch.setattr(dictation_daemon, "microphone_alone", microphone_alone)
     monkeypatch.setattr(dictation_daemon, "recogniser", recogniser)
+    monkeypatch.setattr(dictation_daemon, "play_cue", lambda config: None)
     return opened
 
 
@@ -145,10 +148,35 @@ def test_a_microphone_that_does_not_open_is_the_answer_to_the_start(order, monke
         def open(self, sink, lost):
             raise DeviceError("There is no microphone.")
 
-    monkeypatch.setattr(dictation_daemon, "build_microphone", lambda name: Gone(""))
+    gone = lambda config: Devices(Gone(""))  # noqa: E731
+    monkeypatch.setattr(dictation_daemon, "microphone_alone", gone)
     with pytest.raises(InputError, match="There is no microphone"):
         order("start")
     assert order("stop")[0] == "idle"
+
+
+def test_a_microphone_without_a_sample_is_the_answer_to_the_start(order, monkeypatch):
+    """`Listening` is said once one may speak."""
+    silent = lambda config: Devices(PatternMicrophone(""))  # noqa: E731
+    monkeypatch.setattr(dictation_daemon, "microphone_alone", silent)
+    monkeypatch.setattr(dictation_daemon, "SILENT_SECONDS", 0.1)
+    with pytest.raises(InputError, match="has delivered no sound"):
+        order("start")
+    assert order("stop")[0] == "idle"
+
+
+def test_words_are_there_if_the_recording_ends_while_the_recogniser_loads(order, monkeypatch):
+    loads = threading.Event()
+
+    @contextmanager
+    def recogniser(config, notify):
+        assert loads.wait(SECONDS)
+        yield SpeechToText(lambda samples: "What was said.", "", repeats=False)
+
+    monkeypatch.setattr(dictation_daemon, "recogniser", recogniser)
+    order("start")
+    threading.Timer(0.3, loads.set).start()
+    assert order("stop")[1].text == "What was said."
 
 
 def test_a_process_that_cannot_start_is_an_error():
@@ -186,11 +214,11 @@ def listen(order, machine, monkeypatch):
 
 
 def use_microphone(monkeypatch, machine, pattern):
-    def build_microphone(name):
-        machine.append(PatternMicrophone(pattern))
-        return machine[-1]
+    def microphone_alone(config):
+        machine.append(PatternMicrophone(pattern, began=time.monotonic() - 3))
+        return Devices(machine[-1])
 
-    monkeypatch.setattr(dictation_daemon, "build_microphone", build_microphone)
+    monkeypatch.setattr(dictation_daemon, "microphone_alone", microphone_alone)
 
 
 def never():
@@ -214,7 +242,7 @@ def test_the_microphone_closes_after_the_longest_time(listen, machine, monkeypat
 
 
 def test_the_microphone_closes_when_the_listener_leaves(listen, order, machine, monkeypatch):
-    use_microphone(monkeypatch, machine, "")
+    use_microphone(monkeypatch, machine, ".")
     with listen() as utterance:
         assert utterance.words(lambda: True).text == ""
     until(lambda: machine[0].closed)
@@ -228,7 +256,7 @@ def test_a_dictation_and_a_listener_do_not_share_the_microphone(
     with pytest.raises(InputError, match="voxtui dictate --stop"), listen():
         pass
     order("stop")
-    use_microphone(monkeypatch, machine, "")
+    use_microphone(monkeypatch, machine, ".")
     with listen():
         for forbidden in ("start", "stop", "toggle"):
             with pytest.raises(InputError, match="voxtui mcp"):
@@ -243,7 +271,8 @@ def test_a_microphone_that_does_not_open_is_the_answer_to_the_listener(listen, m
         def open(self, sink, lost):
             raise DeviceError("There is no microphone.")
 
-    monkeypatch.setattr(dictation_daemon, "build_microphone", lambda name: Lost(""))
+    lost = lambda config: Devices(Lost(""))  # noqa: E731
+    monkeypatch.setattr(dictation_daemon, "microphone_alone", lost)
     with pytest.raises(InputError, match="There is no microphone"), listen():
         pass
 

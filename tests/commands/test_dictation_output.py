@@ -2,10 +2,20 @@
 
 import os
 import pty
+import socket
+import subprocess
+import sys
+import time
 
 import pytest
 
-from voxtui.commands.dictation.dictation_output import deliver, replace_words, run_hook
+from voxtui.commands.dictation.dictation_output import (
+    check_hook,
+    check_target,
+    deliver,
+    replace_words,
+    run_hook,
+)
 from voxtui.errors import ConfigError, InputError
 
 SESSIONS = ("DISPLAY", "WAYLAND_DISPLAY", "TMUX")
@@ -32,30 +42,45 @@ def programs(monkeypatch, tmp_path):
     return install
 
 
+@pytest.fixture
+def displays(monkeypatch, tmp_path):
+    """Offer a Wayland display `wayland-9` and an X server `:9119`, which take connections."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with socket.socket(socket.AF_UNIX) as wayland, socket.socket(socket.AF_UNIX) as x11:
+        wayland.bind(str(tmp_path / "wayland-9"))
+        x11.bind("\0/tmp/.X11-unix/X9119")
+        wayland.listen()
+        x11.listen()
+        yield
+
+
 EVERY = ("wl-copy", "xclip", "xsel", "tmux", "wtype", "xdotool", "ydotool")
 
 
 @pytest.mark.parametrize(
     ("session", "target", "called"),
     [
-        ("WAYLAND_DISPLAY", "clipboard", "wl-copy <Héllo.>\n"),
-        ("DISPLAY", "clipboard", "xclip -selection clipboard -in <Héllo.>\n"),
-        ("TMUX", "clipboard", "tmux load-buffer -w - <Héllo.>\n"),
-        ("WAYLAND_DISPLAY", "type", "wtype - <Héllo.>\n"),
-        ("DISPLAY", "type", "xdotool type --clearmodifiers --file - <Héllo.>\n"),
-        ("TMUX", "tmux", "tmux load-buffer -b voxtui - <Héllo.>\n"
-                         "tmux paste-buffer -p -d -b voxtui <>\n"),
+        ({"WAYLAND_DISPLAY": "wayland-9"}, "clipboard", "wl-copy <Héllo.>\n"),
+        ({"DISPLAY": ":9119.0"}, "clipboard", "xclip -selection clipboard -in <Héllo.>\n"),
+        ({"DISPLAY": ":9118", "TMUX": "0"}, "clipboard", "tmux load-buffer -w - <Héllo.>\n"),
+        ({"WAYLAND_DISPLAY": "wayland-9"}, "type", "wtype - <Héllo.>\n"),
+        ({"DISPLAY": ":9119"}, "type", "xdotool type --clearmodifiers --file - <Héllo.>\n"),
     ],
-)  # fmt: skip
+)
+@pytest.mark.usefixtures("displays")
 def test_the_program_of_the_session_gets_the_text(programs, session, target, called):
-    calls = programs(*EVERY, **{session: ":0"})
+    """A display that does not answer is none."""
+    calls = programs(*EVERY, **session)
+    check_target(target, None)
+    calls.write_text("")
     deliver("Héllo.", target, None)
     assert calls.read_text() == called
 
 
 def test_a_pane_is_named(programs):
-    calls = programs("tmux")
+    calls = programs("tmux", ending="echo 0%7")
     deliver("Hello.", "tmux", "%7")
+    assert "tmux load-buffer -b voxtui - <Hello.>" in calls.read_text()
     assert calls.read_text().splitlines()[-1] == "tmux paste-buffer -p -d -b voxtui -t %7 <>"
 
 
@@ -74,15 +99,70 @@ def test_ydotool_types_ascii_only(programs):
         deliver("Héllo.", "type", None)
 
 
+def test_what_cannot_be_done_after_a_recording_is_refused_before(programs, monkeypatch):
+    programs("wtype", "tmux", ending='echo "none" >&2; exit 1', WAYLAND_DISPLAY="wayland-7")
+    for target, pane in (("type", None), ("tmux", "%9")):
+        with pytest.raises(InputError, match="failed with exit code 1: none"):
+            check_target(target, pane)
+    programs("tmux", ending="echo 1%9")
+    with pytest.raises(InputError, match="a pane whose program has ended"):
+        check_target("tmux", "%9")
+    programs("tmux", ending="echo 0")
+    with pytest.raises(InputError, match="tmux: there is no pane %9"):
+        check_target("tmux", "%9")
+    for command in ("no-such-program -x", "'open", ""):
+        with pytest.raises(InputError, match="The hook"):
+            check_hook(command)
+    check_hook("tmux -V")
+
+
+def test_without_a_clipboard_and_a_terminal_nothing_is_recorded(tmp_path):
+    code = "from voxtui.commands.dictation.dictation_output import check_target as check\n"
+    command = [sys.executable, "-c", f"{code}check('clipboard', None)"]
+    done = subprocess.run(
+        command,
+        env={"PATH": str(tmp_path)},
+        start_new_session=True,
+        capture_output=True,
+        check=False,
+    )
+    assert b"There is no clipboard" in done.stderr
+
+
+def test_a_pipe_that_nobody_reads_is_refused(monkeypatch):
+    reader, writer = os.pipe()
+    stdout = os.dup(1)
+    os.dup2(writer, 1)
+    try:
+        check_target("stdout", None)
+        os.close(reader)
+        with pytest.raises(InputError, match="Nobody reads the text"):
+            check_target("stdout", None)
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
+        os.close(writer)
+
+
+def test_a_process_that_a_hook_leaves_behind_delays_nothing(tmp_path):
+    script = tmp_path / "hook"
+    script.write_text("#!/bin/sh\ncat\nsleep 20 &\n")
+    script.chmod(0o755)
+    began = time.monotonic()
+    assert run_hook("Text.", str(script)) == "Text."
+    assert time.monotonic() - began < 10
+
+
 def test_a_program_that_fails_is_an_error_with_its_reason(programs):
-    programs("wtype", ending='echo "no virtual keyboard" >&2; exit 1', WAYLAND_DISPLAY=":0")
+    programs("wtype", ending='echo "no virtual keyboard" >&2; exit 1', WAYLAND_DISPLAY="wayland-7")
     with pytest.raises(InputError) as refused:
         deliver("Hello.", "type", None)
     assert str(refused.value) == "wtype failed with exit code 1: no virtual keyboard"
 
 
+@pytest.mark.usefixtures("displays")
 def test_a_clipboard_program_that_stays_does_not_hold_the_caller(programs, capfd):
-    calls = programs("wl-copy", ending="/bin/sleep 60 &", WAYLAND_DISPLAY=":0")
+    calls = programs("wl-copy", ending="/bin/sleep 60 &", WAYLAND_DISPLAY="wayland-9")
     deliver("Hello.", "clipboard", None)
     assert calls.read_text() == "wl-copy <Hello.>\n"
     assert capfd.readouterr() == ("", "")
@@ -121,6 +201,9 @@ def test_words_and_phrases_are_replaced(replaced):
     assert replaced("One new line two", table) == "One \n two"
     assert replaced("a b", 'a = "b"\nb = "a"') == "b a"
     assert replaced("Same.", "") == "Same."
+    letters = '"\u03bcg" = "microgram"\n"\u017ft" = "street"'
+    assert replaced("5 \u00b5g, 5 \u03bcg, 5 \u039cG, ST st", letters).count("microgram") == 3
+    assert replaced("ST st \u017fT", letters) == "street street street"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,11 +13,20 @@ import pytest
 import soundfile
 from click.testing import CliRunner
 
+from tests.deadline import SECONDS
 from tests.fakes import LoudIsSpeech, ScriptedBrain
 from tests.patterns import sound
 from voxtui.brains.embedded.recogniser import Heard
 from voxtui.cli import cli
-from voxtui.commands.transcribe import TranscriptSegment, format_segment, run, segments, write
+from voxtui.commands import transcribe as module
+from voxtui.commands.transcribe import (
+    Sound,
+    TranscriptSegment,
+    format_segment,
+    run,
+    segments,
+    write,
+)
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE
 from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.recording import TRAIL_SAMPLES
@@ -76,7 +87,7 @@ def test_speech_in_another_language_is_left_out_and_told_in_one_sentence(tmp_pat
 
     clip = tmp_path / "clip.wav"
     soundfile.write(clip, sound("x" * 10 + "." * 20 + "x" * 50 + "." * 20), SAMPLE_RATE)
-    assert write([clip], "text", VadConfig(), LoudIsSpeech(), recognise)
+    assert write([Sound(clip, clip.name)], "text", VadConfig(), LoudIsSpeech(), recognise)
     out, err = capsys.readouterr()
     assert out == "English.\n"
     assert err == (
@@ -117,7 +128,7 @@ def test_the_detector_is_reset_for_each_file_and_the_count_goes_on(tmp_path, cap
 
     for name, pattern in (("one", "..xxxxxxxx"), ("none", "....."), ("two", "xxxxxxxx..")):
         soundfile.write(tmp_path / f"{name}.wav", sound(pattern), SAMPLE_RATE)
-    files = [tmp_path / f"{name}.wav" for name in ("one", "none", "two")]
+    files = [Sound(tmp_path / f"{name}.wav", f"{name}.wav") for name in ("one", "none", "two")]
     assert not write(files, "srt", VadConfig(), Detector(), lambda samples: "So.")
     parts.append(capsys.readouterr())
     assert [lines.out.partition("\n")[0] for lines in parts] == ["", "1", "", "2"]
@@ -145,7 +156,24 @@ def test_the_sound_on_stdin_is_transcribed(voxtui_transcribe, monkeypatch):
     ran = piped("clip.wav")
     assert (ran.exit_code, json.loads(ran.stdout)["file"]) == (0, "stdin")
     assert str(piped(os.devnull).exception) == "stdin: is empty."
-    assert not list(Path(tempfile.gettempdir()).glob("*/stdin"))
+    assert str(piped("/dev/zero").exception) == "stdin: is not a sound file that can be read."
+    monkeypatch.setattr(module, "LARGEST_STDIN", 1000)
+    assert str(piped("clip.wav").exception).startswith("stdin: is longer than")
+    assert not list(Path(tempfile.gettempdir()).glob("*stdin*"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the copy has a name")
+def test_a_signal_ends_it_at_once_and_leaves_nothing(tmp_path):
+    command = [sys.executable, "-m", "voxtui", "transcribe", "-"]
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=environ) as process:
+        header = b"RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\1\0\1\0\x80\x3e\0\0\0\x7d\0\0\2\0\x10\0"
+        process.stdin.write(header + b"data\xff\xff\xff\xff" + bytes(4 << 20))
+        process.stdin.flush()  # most of it has been read by then
+        process.terminate()
+        assert process.wait(SECONDS) == 130
+    assert not [path for path in tmp_path.iterdir() if path.is_file()]
 
 
 @pytest.fixture

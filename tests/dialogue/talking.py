@@ -15,6 +15,7 @@ from tests.fakes import (
     FakeSpeaker,
     LoudIsSpeech,
     ScriptedBrain,
+    engine_on_fakes,
     frames,
 )
 from voxtui.dialogue.commands import Release, Talk
@@ -98,14 +99,14 @@ def talking(
     speaker = speaker or FakeSpeaker()
     microphone = microphone or FakeMicrophone()
     events = Events()
-    engine = Engine(
+    engine = engine_on_fakes(
+        events,
         microphone=microphone,
         speaker=speaker,
         detector=detector or LoudIsSpeech(),
         brain=brain,
         voice=None if silent else voice,
         config=config or Config(),
-        emit=events,
         fallback_devices=fallback_devices,
         overhearing=overhearing,
         sound_system=sound_system,

@@ -33,7 +33,6 @@ from voxtui.dialogue.commands import (
     Typing,
 )
 from voxtui.dialogue.data import FRAME_SECONDS
-from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import (
     ChangeFailed,
     Died,
@@ -303,14 +302,8 @@ def test_other_parts_can_be_loaded_after_a_start_that_failed() -> None:
 
     failing, voice, microphone = Failing(), BeepVoice(), FakeMicrophone()
     speaker, events = FakeSpeaker(), Events()
-    engine = Engine(
-        microphone=microphone,
-        speaker=speaker,
-        detector=LoudIsSpeech(),
-        brain=failing,
-        voice=voice,
-        config=Config(),
-        emit=events,
+    engine = engine_on_fakes(
+        events, brain=failing, voice=voice, microphone=microphone, speaker=speaker
     )
     engine.start()
     events.until(LoadFailed)

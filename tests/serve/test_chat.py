@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import threading
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tests.serve.conftest import PATIENCE, serving, spoken
 from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import Utterance
 from voxtui.errors import ModelError
-from voxtui.serve.endpoints.chat import REFUSED, WITHOUT_EFFECT, Request
+from voxtui.serve.endpoints.chat_completion import REFUSED, WITHOUT_EFFECT, ChatCompletion
 
 BRAIN = ScriptedBrain()
 PATH = "/v1/chat/completions"
@@ -115,8 +116,9 @@ def test_a_client_that_leaves_ends_the_answer(server, client):
         ({"functions": [{"name": "f"}]}, "functions is not"),
         ({"function_call": "auto"}, "function_call is not"),
         ({"logprobs": True}, "logprobs is not"),
-        ({"response_format": {"type": "json_object"}}, "json_object"),
+        ({"response_format": {"type": "xml"}}, "response_format"),
         ({"response_format": {"type": "json_schema", "json_schema": {}}}, "json_schema"),
+        ({"response_format": {"type": "json_schema"}}, "json_schema is missing"),
         ({"stop": ["a"] * 5}, "stop"),
         ({"stop": ""}, "stop"),
         ({"modalities": ["text", "audio"]}, "/v1/audio/speech"),
@@ -153,14 +155,14 @@ def test_the_stock_client_understands_a_refusal(client):
 @pytest.mark.parametrize("field", ["n", "tools", "logprobs", "response_format", "stop"])
 def test_a_refusal_names_the_field(server, field):
     values = {"n": 2, "tools": [1], "logprobs": True, "stop": 5,
-              "response_format": {"type": "json_object"}}  # fmt: skip
+              "response_format": {"type": "xml"}}  # fmt: skip
     body = {"messages": [user("Hello.")], field: values[field]}
     assert server.client.post(PATH, json=body).json()["error"]["param"] == field
 
 
 def test_every_field_of_openai_is_obeyed_without_effect_or_refused():
     fields = set(CompletionCreateParamsBase.__annotations__) | {"stream"}
-    obeyed = set(Request.__struct_fields__)
+    obeyed = set(ChatCompletion.__struct_fields__)
     assert fields - obeyed - WITHOUT_EFFECT - set(REFUSED) == set()
     assert not obeyed & WITHOUT_EFFECT
     text = (Path(__file__).parents[2] / "docs/serve.md").read_text()
@@ -214,3 +216,61 @@ def test_the_answer_names_the_chat_model_and_counts_the_prompt(client):
     for name in names:
         BRAIN.__init__(["Yes."])
         client.chat.completions.create(model=name, messages=[user("Hello.")])  # type: ignore[list-item]
+
+
+def schema_format(schema: dict) -> dict:
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+
+
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": ["integer", "null"]}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "schema"),
+    [({"type": "json_object"}, {"type": "object"}), (schema_format(PERSON), PERSON)],
+)
+def test_the_brain_is_held_to_the_schema(client, form, schema):
+    answer = ask(client, user("Who?"), script=['{"name":', '"Ada"}'], response_format=form)
+    assert answer.choices[0].message.content == '{"name":"Ada"}'
+    (options,) = BRAIN.manners
+    assert json.loads(options.json_schema) == schema
+    assert options.instruction == "Answer with JSON only."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_no_json_is_never_an_answer(client, stream):
+    with pytest.raises(Exception, match="did not keep to response_format"):
+        answer = ask(client, user("Who?"), response_format={"type": "json_object"}, stream=stream)
+        list(answer)
+
+
+def test_json_that_is_cut_off_says_so(client):
+    json_mode = {"type": "json_object"}
+    answer = ask(client, user("Who?"), script=["{", '"a"'], response_format=json_mode, max_tokens=2)
+    assert answer.choices[0].finish_reason == "length"
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"type": "string", "pattern": "a"}, "pattern"),
+        ({"items": {"oneOf": [{}]}}, "oneOf"),
+        ({"$ref": "https://example.com/schema"}, "none of its own"),
+        ({"$ref": "#/$defs/none", "$defs": {"some": {}}}, "none of its own"),
+        ({"type": "text"}, "text"),
+        ({"minLength": 3, "maxLength": 2}, "larger"),
+        ({**PERSON, "required": ["town"]}, "'town' is required"),
+        ({"enum": []}, "enum"),
+        ({"description": "x" * 16_000}, "16000 bytes"),
+    ],
+)
+def test_a_schema_that_would_not_be_kept_is_refused_by_its_keyword(server, schema, why):
+    body = {"messages": [user("Hello.")], "response_format": schema_format(schema)}
+    error = server.client.post(PATH, json=body).json()["error"]
+    assert (error["param"], error["code"]) == ("response_format", "unsupported_value")
+    assert why in error["message"]

@@ -373,6 +373,28 @@ def test_a_signal_ends_the_server_in_ten_seconds_whatever_runs(ending, path):
             process.kill()
 
 
+def test_a_request_that_outlasts_the_stop_is_answered_with_503(monkeypatch):
+    monkeypatch.setattr("voxtui.serve.server.DRAIN_SECONDS", 0)
+    begun = threading.Event()
+
+    def recognise(samples, cancelled) -> str:
+        begun.set()
+        assert cancelled.wait(PATIENCE)
+        return ""
+
+    body = form(("file", wav(spoken(1.0))))
+    with (
+        serving(recognise=recognise) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as client,
+    ):
+        client.sendall(head(TRANSCRIPTIONS, len(body), FORM) + body)
+        assert begun.wait(PATIENCE)
+        server.stop()
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b"The server stops." in answer
+
+
 @contextmanager
 def _open(server, count: int):
     clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(count)]

@@ -8,6 +8,7 @@ import threading
 import wave
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -15,11 +16,14 @@ import psutil
 import pytest
 import soundfile
 from openai.types.audio import Transcription, TranscriptionVerbose
+from openai.types.audio.transcription_create_params import TranscriptionCreateParamsBase
 
 from tests.serve.conftest import PATIENCE, counted, pcm, serving, spoken
 from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.errors import ModelError
+from voxtui.serve.endpoints.transcriptions import REFUSED, WITHOUT_EFFECT
+from voxtui.serve.openai_types import ErrorBody
 from voxtui.settings.schema import Config, ServeConfig
 
 PATH = "/v1/audio/transcriptions"
@@ -333,7 +337,25 @@ def test_the_metrics_count_times_and_no_words():
 def test_the_errors_match_the_description(server):
     described = server.client.get("/openapi.json").json()
     assert set(described["paths"]) >= {PATH, "/v1/audio/speech", "/v1/models"}
-    assert msgspec.json.decode(server.client.get("/nothing").content)["error"]["message"]
+    assert msgspec.json.decode(server.client.get("/nothing").content, type=ErrorBody).error.message
+    chat = described["components"]["schemas"]["ChatCompletion"]
+    assert chat["properties"].keys() >= {"messages", "stop", "response_format"}
+
+
+def test_every_field_of_openai_is_obeyed_without_effect_or_refused():
+    obeyed = {"file", "model", "response_format", "language", "languages"}
+    fields = set(TranscriptionCreateParamsBase.__annotations__)
+    obeyed.add("timestamp_granularities")
+    assert fields - obeyed - WITHOUT_EFFECT - REFUSED == set()
+    text = (Path(__file__).parents[2] / "docs/serve.md").read_text()
+    assert [name for name in sorted(WITHOUT_EFFECT | REFUSED) if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED | {"timestamp_granularities[]", "temperature"}))
+def test_a_field_that_cannot_be_obeyed_is_refused_by_name(server, name):
+    answer = upload(server, wav(spoken(0.5)), **{name: "word"})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == name
 
 
 @pytest.mark.parametrize("streams", [10, pytest.param(50, marks=pytest.mark.slow)])

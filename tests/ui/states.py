@@ -59,7 +59,7 @@ NEVER = 1e6
 """Seconds until something happens by itself."""
 
 LOADED = Loaded(
-    "embedded: qwen2.5-coder-1.5b (small local model, English)",
+    "embedded: qwen2.5-coder-1.5b (Qwen2.5-Coder 1.5B, English)",
     "embedded (af_heart)",
     "USB Microphone",
     "Headphones",

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 from tests.deadline import SECONDS
-from tests.fakes import BeepVoice, Flag, LoudIsSpeech, ScriptedBrain
+from tests.fakes import BeepVoice, FakeSoundSystem, Flag, LoudIsSpeech, ScriptedBrain
 from tests.ui.test_with_engine import LiveScreen
 from tests.virtual_audio import MICROPHONE, SPEAKER, VirtualAudio
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.portaudio import list_devices
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.dialogue.commands import ReplaceComponents
+from voxtui.dialogue.components.components import Models
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.engine import Engine
 from voxtui.session.local_session import Factories
@@ -77,14 +79,14 @@ async def person(audio: VirtualAudio, brain: ScriptedBrain) -> AsyncIterator[Per
 
     def make_engine(emit):
         return Engine(
-            microphone=SounddeviceMicrophone(config.audio.input),
-            speaker=SounddeviceSpeaker(config.audio.output),
-            detector=LoudIsSpeech(),
-            brain=brain,
-            voice=BeepVoice(),
-            config=config,
-            emit=emit,
-            fallback_devices=lambda: (SounddeviceMicrophone(""), SounddeviceSpeaker("")),
+            Models(LoudIsSpeech(), brain, BeepVoice()),
+            config,
+            emit,
+            Devices(
+                SounddeviceMicrophone(config.audio.input),
+                SounddeviceSpeaker(config.audio.output),
+                system=FakeSoundSystem(lambda: (SounddeviceMicrophone(""), SounddeviceSpeaker(""))),
+            ),
         )
 
     factories = Factories(
@@ -154,13 +156,10 @@ async def test_the_level_of_the_microphone_is_shown_while_models_load(audio):
 
     def make_engine(emit):
         return Engine(
-            microphone=SounddeviceMicrophone(MICROPHONE),
-            speaker=None,
-            detector=LoudIsSpeech(),
-            brain=Waits(),
-            voice=None,
-            config=Config(),
-            emit=emit,
+            Models(LoudIsSpeech(), Waits()),
+            Config(),
+            emit,
+            Devices(microphone=SounddeviceMicrophone(MICROPHONE)),
         )
 
     app = VoxtuiApp(make_engine, Config())

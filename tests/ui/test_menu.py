@@ -86,7 +86,7 @@ async def test_every_choice_is_in_the_palette_and_marked_if_in_force():
         for title in (
             "Microphone: the system's default ✓", "Microphone: USB Microphone",
             "Speaker: the system's default ✓", "Speaker: Headphones",
-            "Model: The best for this machine ✓", "Model: Small local model",
+            "Model: The best for this machine ✓", "Model: Qwen2.5-Coder 1.5B, on this machine",
             "Voice: None, text only", "Voice: Speed 1 ✓", "Voice: Speed 1.5",
             "Model: Very short answers", "Model: Answers of usual length ✓",
             "Look: Theme voxtui-light", "Look: Theme by the terminal ✓", "Look: Theme nord",
@@ -333,7 +333,7 @@ async def test_the_first_screen_shows_how_to_talk_the_loading_and_the_privacy():
         await s.settle()
         for words in (
             "Press Space, speak, press it again.",
-            "Nothing leaves this machine", "Ctrl+P", "◌ LOADING    Chat model 45%",
+            "Nothing leaves this machine.", "◌ LOADING    Chat model 45%",
         ):  # fmt: skip
             assert words in s.text
 
@@ -347,8 +347,8 @@ async def test_the_level_is_shown_while_models_load():
         s.app.status.show_level()
         await s.settle()
         assert "◌ LOADING" in s.lines[-3]
-        assert "USB Microphone  −20 dBFS" in s.text
-        assert "████" in s.lines[-3] and "Chat model 45%" in s.lines[-3]
+        assert "USB Microphone" in s.lines[-2]
+        assert "━━━━" in s.lines[-3] and "Chat model 45%" in s.lines[-3]
 
 
 async def test_a_silent_microphone_is_named_once_somebody_speaks_to_it_until_it_is_heard():
@@ -434,7 +434,7 @@ async def test_the_receiver_of_the_voice_is_shown_at_the_start_and_when_it_chang
     there = RemoteBrainConfig(url="https://far.example/v1")
     config = Config(brain=BrainConfig(name="remote", remote=there))
     async with screen(size=(200, 40), loaded=False, config=config) as s:
-        assert "Your voice and words go to far.example. Your words are stored" in s.text
+        assert "Your voice and words go to far.example." in s.text
         s.engine.load()
         await s.settle()
         assert "Nothing leaves this machine" in s.text  # that is what was loaded
@@ -447,16 +447,6 @@ async def test_the_receiver_of_the_voice_is_shown_at_the_start_and_when_it_chang
         s.engine.report(Loaded(about, "a voice", None, None, sends_to="far.example"))
         await s.settle()
         assert "far.example gets your" in s.lines[0]
-
-
-async def test_the_level_is_shown_as_a_number_beside_the_microphones_name():
-    async with screen(size=(100, 30)) as s:
-        for level, told in ((0.1, "−20 dBFS"), (0.0, "digital silence")):
-            s.app.status.level.peak, s.engine.level = None, level
-            s.app.tick()
-            s.app.status.show_level()
-            await s.settle()
-            assert f"a microphone  {told}" in s.text
 
 
 async def test_a_microphones_name_is_never_read_as_markup():
@@ -656,3 +646,16 @@ async def test_the_garbage_collector_is_frozen_at_the_first_load_only(monkeypatc
         await s.settle()
         assert s.app.session.models_are_new
         assert frozen == [1]
+
+
+async def test_a_search_finds_the_entries_with_its_words_before_similar_ones():
+    async with screen(factories=make_factories()) as s:
+        await s.pilot.press("ctrl+p", *"theme")
+        await s.settle()
+        await s.app.workers.wait_for_complete()
+        await s.settle()
+        titles = [entry.title for entry in s.app.screen._lines if entry is not None]
+        assert titles and all("heme" in title for title in titles)
+        await s.pilot.press(*["backspace"] * 5, *"hstory")  # one letter is missing
+        await s.settle()
+        assert "History" in s.text

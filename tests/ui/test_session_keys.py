@@ -26,8 +26,7 @@ async def test_an_utterance_is_shown_as_a_waveform_with_its_length_then_as_words
         assert "█" in line and "▁" in line
         s.engine.report(UserWords(1, "What is the capital?"))
         await s.settle()
-        assert "2.0 s" in s.line("You")
-        assert "What is the capital?" in s.text
+        assert s.line("You").split("You")[1].strip() == "What is the capital?"
 
 
 async def test_a_finished_answer_loses_its_marks_and_keeps_its_words():

@@ -42,6 +42,10 @@ and the time until the press is known."""
 STALL_SECONDS = 1.0
 """A device that delivers no block for this long is lost: a suspended one reports no error."""
 
+WAKE_SECONDS = 5.0
+"""The same for its first block: a wireless or suspended microphone takes seconds to wake, and does
+so anew each time it is opened."""
+
 FOLLOW = 0.02
 """Share of the difference by which each block moves the frame clock towards the device's clock. The
 times of callbacks jitter; the number of samples does not."""
@@ -159,18 +163,18 @@ class SounddeviceMicrophone:
 
         framer = Framer(rate, self._canceller() if self._canceller else None)
         unattended: deque[tuple[float, Any, bool]] = deque()
-        waited, ended = 0, False
+        waited, patience, ended = 0.0, WAKE_SECONDS, False
         while not ended:
             attended = self._attended.wait(UNATTENDED_SECONDS)
             try:
                 taken = [blocks.get(timeout=STALL_SECONDS / 2)]
             except Empty:
-                # Twice, because the first wait may have passed during a suspend (Ctrl+Z).
-                waited += 1
-                if waited < 2:
+                # In halves, because the first wait may have passed during a suspend (Ctrl+Z).
+                waited += STALL_SECONDS / 2
+                if waited < patience:
                     continue
                 break
-            waited = 0
+            waited, patience = 0.0, STALL_SECONDS
             while not blocks.empty():
                 taken.append(blocks.get())
             peak = 0.0

@@ -18,6 +18,7 @@ from voxtui.bench.measure import Measured, Plan, measure
 from voxtui.bench.report import as_json, budgets, check, report
 from voxtui.bench.tables import MEASURED
 from voxtui.commands.devices import can_play
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.timestamps import Outcome
 from voxtui.errors import InputError
 from voxtui.settings.schema import Config, Targets
@@ -56,7 +57,7 @@ def run(config: Config, files: Sequence[Path], options: BenchOptions) -> bool:
     speaker: Speaker = build_speaker(config.audio.output) if play else NullSpeaker()
     about = machine()
     with native_stderr_in(native_log()):
-        measured = measure(plan, lambda emit: build_engine(config, emit, None, speaker))
+        measured = measure(plan, lambda emit: build_engine(config, emit, Devices(speaker=speaker)))
         brain = next((turn.brain for turn in measured.turns), config.brain.name)
         targets = config.targets.resolved(brain)
         return _print(measured, about, targets, options, limits, old)

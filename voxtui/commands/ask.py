@@ -17,6 +17,7 @@ from voxtui.audio.file_speaker import FileSpeaker, SilentSpeaker, file_speaker
 from voxtui.commands.devices import can_play
 from voxtui.commands.headless import headless
 from voxtui.dialogue.commands import NewConversation
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, Notice, Remark, ReplyText, ToolEnded, TurnStarted
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Timestamps, Turn
@@ -99,7 +100,7 @@ def run(
             return answer(
                 asked,
                 lambda emit: build_engine(
-                    config, log.tee(emit), None, speaker, skills=build_skills(rings=False)
+                    config, log.tee(emit), Devices(speaker=speaker), build_skills(rings=False)
                 ),
                 options,
                 audible,

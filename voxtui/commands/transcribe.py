@@ -5,15 +5,16 @@ from __future__ import annotations
 import html
 import json
 import math
-import shutil
+import os
+import select
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from tempfile import NamedTemporaryFile, TemporaryFile
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -31,6 +32,21 @@ if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
 
 Recognise = Callable[["Samples"], str]
+
+BLOCK_BYTES = 1 << 20
+
+LARGEST_STDIN = 4 << 30
+"""Bytes of a sound on stdin: the most that a WAV file can hold."""
+
+POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """A sound file, and the name that the user knows it by."""
+
+    path: Path
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,60 +66,86 @@ def run(config: Config, files: Sequence[Path], form: str, quiet: bool = False) -
     if form in ("srt", "vtt") and len(files) > 1:
         raise InputError(f"--format {form} takes one file at a time.")
     with native_stderr_in(native_log()), ExitStack() as stack:
-        files = [stack.enter_context(sound_file(path)) for path in files]
-        for path in files:
-            check_clip(path)
+        sounds = [stack.enter_context(sound_file(path)) for path in files]
+        for sound in sounds:
+            check_clip(sound.path)
         notify = partial(click.echo, err=True)
         heard = stack.enter_context(recogniser(config, notify))
         if heard.sends_to and not quiet:
             notify(f"Your voice goes to {heard.sends_to}.")
         detector = build_detector(config)
-        return write(files, form, config.vad, detector, heard.recognise, quiet)
+        return write(sounds, form, config.vad, detector, heard.recognise, quiet)
 
 
 @contextmanager
-def sound_file(path: Path) -> Generator[Path]:
-    """Yield `path`; for `-` a temporary file of the sound on stdin. Raises InputError.
+def sound_file(path: Path) -> Generator[Sound]:
+    """Yield the sound at `path`; for `-` a temporary file of the sound on stdin. Raises InputError.
 
     A file, because most formats cannot be read without seeking.
     """
     if path != STDIN:
-        yield path
+        yield Sound(path, path.name)
         return
     if sys.stdin.isatty():
         raise InputError("stdin is a terminal, not a sound.", "Pipe a sound file into voxtui.")
-    with TemporaryDirectory() as folder:
-        sound = Path(folder, "stdin")
-        with open(0, "rb", closefd=False) as source, sound.open("wb") as copy:
-            shutil.copyfileobj(source, copy)
+    # Where its descriptor can be opened again it has no name, so no signal leaves it behind.
+    nameless = sys.platform == "linux"
+    with TemporaryFile() if nameless else NamedTemporaryFile(prefix="voxtui-") as copy:
+        sound = Path(f"/proc/self/fd/{copy.fileno()}" if nameless else copy.name)
         try:
-            yield sound
+            _copy_stdin(copy, sound)
+            copy.flush()
+            yield Sound(sound, "stdin")
         except InputError as error:
             raise InputError(str(error).replace(str(sound), "stdin")) from error
 
 
+def _copy_stdin(copy: IO[bytes], sound: Path) -> None:
+    """Copy stdin to `copy`, the file `sound`. Raises InputError if it is no sound or too long.
+
+    The format is judged by the first megabyte: a stream that is none may never end.
+    """
+    size, checked = 0, False
+    while True:
+        # A signal that comes just before a read would wait for it.
+        if not select.select([0], [], [], POLL_SECONDS)[0]:
+            continue
+        if not (block := os.read(0, BLOCK_BYTES)):
+            return
+        copy.write(block)
+        size += len(block)
+        if size >= BLOCK_BYTES and not checked:
+            copy.flush()
+            check_clip(sound)
+            checked = True
+        if size > LARGEST_STDIN:
+            raise InputError(
+                f"stdin: is longer than {LARGEST_STDIN >> 30} GB.", "Write the sound to a file."
+            )
+
+
 def write(
-    files: Sequence[Path],
+    sounds: Sequence[Sound],
     form: str,
     vad: VadConfig,
     detector: SpeechDetector,
     recognise: Recognise,
     quiet: bool = False,
 ) -> bool:
-    """Print the segments of `files` as they are recognised. Raises InputError.
+    """Print the segments of `sounds` as they are recognised. Raises InputError.
 
     Return False if nothing was heard in one of them.
     """
     if form == "vtt":
         click.echo("WEBVTT\n")
     count, heard = 0, True
-    for file in files:
-        before, sound, foreign = count, pieces(file, math.inf), list[float]()
-        for segment in segments(file.name, sound, vad, detector, recognise, foreign.append):
+    for sound in sounds:
+        before, samples, foreign = count, pieces(sound.path, math.inf), list[float]()
+        for segment in segments(sound.name, samples, vad, detector, recognise, foreign.append):
             count += 1
             click.echo(format_segment(segment, form, count))
         heard = heard and count > before
-        name = one_line(file.name)
+        name = one_line(sound.name)
         if foreign and not quiet:
             places = ", ".join(f"{at:.0f} s" for at in foreign)
             click.echo(f"{name} (at {places}): {ForeignSpeech()}", err=True)

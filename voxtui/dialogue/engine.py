@@ -37,30 +37,22 @@ from voxtui.dialogue.commands import (
     Typing,
     UseReplyOptions,
 )
-from voxtui.dialogue.components.components import Closing, Components
-from voxtui.dialogue.components.sound_devices import LOOK_SECONDS, FallbackDevices, SoundDevices
+from voxtui.dialogue.components.components import Closing, Components, Models
+from voxtui.dialogue.components.sound_devices import LOOK_SECONDS, NO_DEVICES, Devices, SoundDevices
 from voxtui.dialogue.data import MICROPHONE, Frame
-from voxtui.dialogue.dialogue import Dialogue
+from voxtui.dialogue.dialogue import NO_FRONT_END, Dialogue, FrontEnd
 from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice, State
-from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.history.history import History
 from voxtui.dialogue.inbox import Inbox, Posted
 from voxtui.dialogue.listening.barge_in import VoiceBargeIn
 from voxtui.dialogue.listening.listener import Listener
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
-from voxtui.dialogue.protocols import (
-    Brain,
-    Microphone,
-    Past,
-    Skills,
-    Speaker,
-    SpeechDetector,
-    Voice,
-)
+from voxtui.dialogue.protocols import Past, ReplyOptions, Skills
 from voxtui.dialogue.turn.announcements import Announcer
 from voxtui.dialogue.turn.safe_skills import SafeSkills
 from voxtui.dialogue.turn.turn_taking import TurnTaking
+from voxtui.dialogue.turn_clock import TurnClock
 from voxtui.errors import VoxtuiError
 from voxtui.settings.schema import Config
 
@@ -79,46 +71,31 @@ on during a suspend (Ctrl+Z)."""
 
 
 class Engine:
-    """Drives a microphone, a detector, a brain, a voice and a speaker through turns.
+    """Drives devices and models through turns.
 
-    `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `fallback_devices`
-    None: a lost device is not replaced. `emit` is called on several threads and returns at once.
-    `overhearing` detects speech over an answer, on the microphone's thread: with headphones, or in
-    frames without an echo.
-    `sound_system()` returns a value that changes when sound devices come or go.
-    `skills` None: the brain answers everything. `local` False: it is one of several in a server, so
-    it answers nothing about this machine, bugs of other threads are not its own, and it neither
-    warms up nor closes its brain and its voice. `captions`: report the words while they are spoken.
-    `confirms`: the front end answers KeyNeeded by a key; otherwise no tool that acts is run.
+    `emit` is called on several threads and returns at once. `skills` None: the brain answers
+    everything. Where the models are not owned, the engine is one of several in a server, so bugs of
+    other threads are not its own.
     """
 
     def __init__(
         self,
-        *,
-        microphone: Microphone | None,
-        speaker: Speaker | None,
-        detector: SpeechDetector,
-        brain: Brain | Fallbacks[Brain],
-        voice: Voice | Fallbacks[Voice] | None,
+        models: Models,
         config: Config,
         emit: Callable[[Event], object],
-        fallback_devices: FallbackDevices | None = None,
-        overhearing: SpeechDetector | None = None,
-        sound_system: Callable[[], object] = lambda: None,
+        devices: Devices = NO_DEVICES,
         skills: Skills | None = None,
-        local: bool = True,
-        captions: bool = False,
-        confirms: bool = False,
+        front_end: FrontEnd = NO_FRONT_END,
     ) -> None:
         self._emit = emit
         self._inbox = Inbox()
         self._config = LiveConfig(config)
         safe_skills = SafeSkills(skills) if skills is not None else None
-        devices = SoundDevices(
-            microphone, speaker, fallback_devices, self.push, self._microphone_lost, sound_system
+        self._components = Components(
+            SoundDevices(devices, self.push, self._microphone_lost), models, self._config, emit
         )
-        self._components = Components(devices, brain, voice, self._config, emit, owned=local)
-        self._listener = Listener(detector, self._config)
+        self._listener = Listener(models.detector, self._config)
+        overhearing = models.overhearing
         self._barge_in = VoiceBargeIn(overhearing, self._config) if overhearing else None
         self._history = History(self._config, lambda: self._components.brain_name)
         self._dialogue = Dialogue(
@@ -129,13 +106,14 @@ class Engine:
             self._config,
             emit,
             safe_skills,
-            local,
-            confirms,
+            TurnClock(safe_skills, self._config),
+            ReplyOptions(tools=safe_skills.tools if safe_skills else ()),
+            front_end,
         )
-        self._turns = TurnTaking(self._dialogue, captions)
+        self._turns = TurnTaking(self._dialogue)
         self._skills = safe_skills
         self._announcer = Announcer(self._dialogue)
-        self._local = local
+        self._owns_models = models.owned
         self._closing_at: float | None = None
         """When `close` was called first (monotonic seconds)."""
         self._excepthook = threading.excepthook
@@ -174,7 +152,7 @@ class Engine:
         except RuntimeError as error:
             sentence = f"The system refused to start a thread ({error}): memory or process limit."
             raise VoxtuiError(sentence, "`ulimit -v` and `ulimit -u` show the limits.") from error
-        if self._local:
+        if self._owns_models:
             threading.excepthook = self._thread_died
 
     def post(self, command: Command) -> int:
@@ -190,7 +168,7 @@ class Engine:
         begun = None
         if isinstance(command, Typing):
             typed = self._inbox.typing
-            begun = self._turns.clock.local_time(typed.begun if typed.text else None)
+            begun = self._dialogue.clock.local_time(typed.begun if typed.text else None)
         number = self._inbox.post(command, begun)
         if isinstance(command, Silence | Talk) and self._skills is not None:
             snooze = isinstance(command, Silence) and command.snooze
@@ -228,7 +206,7 @@ class Engine:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             waited = time.monotonic() - self._closing_at
             self._thread.join(None if seconds is None else max(0.0, seconds - waited))
-        if self._local:
+        if self._owns_models:
             threading.excepthook = self._excepthook
 
     def _thread_died(self, bug: threading.ExceptHookArgs) -> None:
@@ -261,7 +239,7 @@ class Engine:
                 self._components.devices.attend(self._listener.attentive or self._inbox.turn_waits)
                 if self._components.devices.speaker_lost:
                     self._components.report(self._components.devices.replace_speaker())
-                if self._turns.is_quiet and not self._inbox.turn_waits:
+                if self._dialogue.is_quiet and not self._inbox.turn_waits:
                     self._announce()
         except Closing:
             pass
@@ -288,7 +266,7 @@ class Engine:
                 self._turns.idle.step()
         waited, patience = 0.0, self._listener.patience_s
         while patience is None or waited < patience:
-            if self._turns.is_quiet and (events := self._components.devices.look()):
+            if self._dialogue.is_quiet and (events := self._components.devices.look()):
                 self._components.report(events)
             idle_s = LOOK_SECONDS if self._components.devices.watched else None
             try:
@@ -327,15 +305,15 @@ class Engine:
                 if item.typed is self._inbox.typing and not self._inbox.turn_waits:
                     turns.read_ahead(item.typed)
             case Attach(attachment):
-                turns.reader.attach(attachment)
-                turns.read_past()
+                turns.prefill.attach(attachment)
+                turns.prefill.read_history()
             case NewConversation(past):
                 self._history.forget()
                 self._history.resume(past)
-                turns.read_past()
+                turns.prefill.read_history()
             case RecallConversation():
                 self._history.recall()
-                turns.read_past()
+                turns.prefill.read_history()
             case InsertTurn(turn, after, first):
                 self._history.insert(turn, after, first)
             case RemovePart(number, user):
@@ -364,14 +342,16 @@ class Engine:
             self._listener.warm_up()
             if self._barge_in is not None:
                 self._barge_in.warm_up()
-            self._components.load(self._turns.first_options)
+            past = self._history.past
+            options = self._dialogue.options if past else self._dialogue.timed_options(past)
+            self._components.load(options)
         except VoxtuiError as error:
             self._components.devices.close()
             self._emit(LoadFailed(error))
             return
         self._emit(self._components.loaded())
         self._dialogue.enter(State.READY)
-        self._turns.read_past()
+        self._turns.prefill.read_history()
 
     def _replace_parts(self, change: ReplaceComponents) -> None:
         """Use the parts of `change`; if one of them fails, keep all present parts."""
@@ -391,8 +371,8 @@ class Engine:
         self._emit(self._components.loaded(changed))
         self._dialogue.enter(State.READY)
         if change.brain is not None:
-            self._turns.reader.warn_of_leaving()
-        self._turns.read_past()
+            self._turns.prefill.warn_of_leaving()
+        self._turns.prefill.read_history()
 
     def _replace_microphone(self, opening: object, message: str) -> None:
         """Replace the lost microphone; answer the speech that it had captured."""

@@ -45,7 +45,7 @@ class Loaded(msgspec.Struct, frozen=True):
     """The parts in use, after start-up or after a change."""
 
     brain: str
-    """the brain's description, such as `embedded (small local model, English)`"""
+    """the brain's description, such as `embedded: qwen3-1.7b (Qwen3 1.7B, English)`"""
     voice: str
     microphone: str | None
     """its device name; None: clips and text only"""

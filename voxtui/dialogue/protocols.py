@@ -87,6 +87,8 @@ class ReplyOptions:
     """speed of the speech; None: that of the configuration"""
     clock: str = ""
     """the line with the time before the user's part; empty: none"""
+    json_schema: str = ""
+    """the JSON schema that the reply keeps to; empty: any text"""
     tools: tuple[Tool, ...] = ()
     """the tools that may be called"""
     tool_choice: str = "auto"
@@ -192,6 +194,18 @@ class Speaker(Protocol):
 
     def close(self) -> None:
         """Stop. May be called twice; `open` may follow."""
+        ...
+
+
+class SoundSystem(Protocol):
+    """Makes the devices that replace lost ones, and notices that devices come or go."""
+
+    def default_devices(self) -> tuple[Microphone, Speaker | None]:
+        """Make the system's default devices. Called while neither is open."""
+        ...
+
+    def version(self) -> object:
+        """Return a value that changes when devices come or go, as far as the system tells."""
         ...
 
 

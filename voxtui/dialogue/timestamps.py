@@ -125,6 +125,8 @@ class Turn:
     reply: str = ""
     tokens: int = 0
     """tokens of the reply"""
+    prompt_tokens: int = 0
+    """tokens of the prompt, where the brain counts them"""
     drafted: int | None = None
     """tokens of the reply that existed at `first_token`; None: not counted, as in old files"""
     typed: bool = False

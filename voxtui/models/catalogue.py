@@ -93,6 +93,12 @@ class Model:
     """text of the prompt before each reply of a chat model"""
 
     @property
+    def title(self) -> str:
+        """The name that its makers use, such as `Qwen2.5-Coder 1.5B`."""
+        name = self.repository.rpartition("/")[2].removesuffix("-GGUF").removesuffix("-Instruct")
+        return " ".join(name.rsplit("-", 1))
+
+    @property
     def sources(self) -> tuple[Source, ...]:
         return ("auto", "hub", "packages") if self.parts else ("auto", "hub")
 

@@ -19,6 +19,22 @@ MOST_SPOKEN = 4096
 """Characters of the longest text to speak: OpenAI's limit."""
 
 
+class ErrorDetail(msgspec.Struct, frozen=True):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    error: ErrorDetail
+
+
+class Transcript(msgspec.Struct, frozen=True):
+    text: str
+    usage: dict[str, Any]
+
+
 class HttpError(Exception):
     """A request that is answered with an error. `headers` are added to the answer."""
 

@@ -336,6 +336,7 @@ class KeysConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     panel: str = "ctrl+l"
     quit: str = "ctrl+q"
     save: str = "ctrl+s"
+    speak: str = "ctrl+g"
 
     def __post_init__(self) -> None:
         used: dict[str, str] = {}
@@ -365,7 +366,7 @@ class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     captions: bool = True
     """show the words while they are spoken, if the brain recognises them so early"""
     panel: Project[Literal["auto", "line", "glance", "lab"]] = "auto"
-    """size of the latency panel; `auto`: glance from 110 columns on, else line"""
+    """size of the latency panel; `auto`: line"""
     keys: KeysConfig = KeysConfig()
 
     def __post_init__(self) -> None:
@@ -384,6 +385,8 @@ class DictateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     silence_s: Annotated[float, Meta(ge=0, le=600)] = 3.0
     """silence that ends it; 0: only a key does"""
+    sound: bool = True
+    """two notes say that one may speak, where no terminal does"""
     hook: str = ""
     """a command that gets the text on stdin; what it prints replaces the text"""
     replacements: str = ""

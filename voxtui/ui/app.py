@@ -37,7 +37,7 @@ from voxtui.ui.keys import bindings, shown
 from voxtui.ui.main_screen import MainScreen
 from voxtui.ui.menu.menu import SETTINGS, Menu
 from voxtui.ui.menu.palette import Entry
-from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
+from voxtui.ui.panel.panel import SIZES, LatencyPanel, PanelSize, size_for
 from voxtui.ui.status import LEVEL_SECONDS, Status
 from voxtui.ui.talk.pasted import FIELD_CHARACTERS, joined_lines
 from voxtui.ui.talk.talk import PushToTalk
@@ -116,7 +116,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         # What depends on the terminal is set first, because a change styles all widgets again.
-        self.panel.show_as(size_for(self.session.config.ui.panel, self.size))
+        self._show_panel(size_for(self.session.config.ui.panel, self.size))
         self._fit_screen(self.size)
         yield self.status.top
         yield self.status.banner
@@ -125,7 +125,8 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
                 yield self.transcript
                 yield self.status.samples
             yield self.panel
-        yield self.panel.line
+        yield self.messages
+        yield self.panel.strip
         yield self.timers
         yield self.bar
         yield Footer()
@@ -178,7 +179,11 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
     def _fit_panel(self, terminal: Size) -> None:
         size = size_for(self.session.config.ui.panel, terminal)
         if size != self.panel.chosen:
-            self.panel.show_as(size)
+            self._show_panel(size)
+
+    def _show_panel(self, size: PanelSize) -> None:
+        self.panel.show_as(size)
+        self.main.set_class(size != "line", "-panel")
 
     def _fit_screen(self, terminal: Size) -> None:
         """Give the screen the classes that Textual gives it once its widgets are mounted."""

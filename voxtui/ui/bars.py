@@ -20,6 +20,9 @@ LEFT_EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 LOWER_EIGHTHS = "▁▂▃▄▅▆▇█"
 
+LINE, HALF_LINE = "━", "╸"
+"""A cell of a line, and one whose left half is filled."""
+
 CLIPPED = "↑"
 """The top of a column that is higher than the scale."""
 

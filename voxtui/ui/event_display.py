@@ -52,6 +52,7 @@ class EventDisplay(EventView):
         session, panel = self._main.session, self._turns.panel
         self._main.program.clear_notifications()  # "still loading" is no longer true
         self._status.show_loaded(loaded)
+        self._main.offer_keys()
         self._menu.loaded(loaded)
         panel.judge_by(session.config.targets.resolved(loaded.brain_name))
         panel.devices_add(self.device_offset(loaded.speaker))
@@ -66,15 +67,18 @@ class EventDisplay(EventView):
             self._main.app.exit()  # pyright: ignore[reportUnknownMemberType]
         else:
             self._status.show_failed(error)
+            self._main.offer_keys()
 
     def change_failed(self, error: VoxtuiError) -> None:
         self._menu.change_failed(error)
 
     def microphone_opened(self, name: str) -> None:
         self._status.use_microphone(name)
+        self._main.offer_keys()
 
     def microphone_lost(self) -> None:
         self._status.use_microphone(None)
+        self._main.offer_keys()
 
     # Turns.
 

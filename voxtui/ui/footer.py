@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from textual import events
+from textual.binding import Binding
 from textual.content import Content
 from textual.screen import Screen
 from textual.style import Style
 from textual.widgets import Static
 
-KEY = "bold $footer-key-foreground on $footer-key-background"
-LABEL = "$footer-description-foreground on $footer-description-background"
+from voxtui.ui.keys import ON_TURN
+from voxtui.ui.prompt_screen import PromptScreen
+
+KEY = "bold $footer-key-foreground"
+LABEL = "$footer-description-foreground"
 
 
 class Footer(Static):
@@ -31,14 +37,20 @@ class Footer(Static):
     def _follow(self, screen: Screen[object]) -> None:
         bindings = [active.binding for active in screen.active_bindings.values()]
         line = Content()
-        for binding in bindings:
-            if binding.show:
-                key = Content.styled(f" {self.app.get_key_display(binding)} ", KEY)  # pyright: ignore[reportUnknownMemberType]
-                label = Content.styled(f"{binding.description} ", LABEL)
-                line += (key + label).stylize(Style.from_meta({"key": binding.key}))
+        for binding in self._shown(bindings):
+            key = Content.styled(f" {self.app.get_key_display(binding)} ", KEY)  # pyright: ignore[reportUnknownMemberType]
+            label = Content.styled(f"{binding.description} ", LABEL)
+            line += (key + label).stylize(Style.from_meta({"key": binding.key}))
         self._tooltips = {one.key: one.tooltip or one.description for one in bindings}
         if line != self.content:
             self.update(line, layout=False)
+
+    def _shown(self, bindings: Sequence[Binding]) -> Sequence[Binding]:
+        screen = self.screen
+        if isinstance(screen, PromptScreen) and screen.turn_offered:
+            offered = [binding for binding in bindings if binding.action in ON_TURN]
+            return sorted(offered, key=lambda binding: ON_TURN.index(binding.action))
+        return [binding for binding in bindings if binding.show]
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         self.tooltip = self._tooltips.get(event.style.meta.get("key", ""))

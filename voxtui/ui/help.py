@@ -17,6 +17,7 @@ PANEL: Sequence[tuple[str, str]] = (
     ("TTFT", "first word: time to the first token, a piece of a word"),
     ("First sound", "until you hear it"),
     ("Total", "full answer: until it is written to its end"),
+    ("✓ ✗", "within its target or over it; a typed turn may take longer, as less is ready"),
     ("p50 p95", "half, and 95 %, of the last 20 turns were as fast or faster"),
     ("cold", "the first turn after loading; the others are warm"),
     ("last word", "the same times, from when you stopped speaking"),
@@ -57,7 +58,7 @@ class Help(ModalScreen[None]):
         does = [(binding.key_display or binding.key, binding.tooltip) for binding in self._keys]
         does += [
             *((command.usage, command.about) for command in self._commands),
-            ("mouse", "hold its button on the bar at the bottom to talk"),
+            ("mouse", "hold its button on the bar at the bottom to talk; a click selects a turn"),
             ("PgUp PgDn End", "scroll back, and to the newest again"),
             ("↑ ↓ Tab", "in the text field: earlier texts; complete a command"),
             ("Ctrl+Z", "suspend; `fg` in the shell comes back"),

@@ -12,6 +12,10 @@ ESCAPE = {"drop": "Drop", "stop": "Stop", "leave": "Leave", "live": "Newest"}
 """The actions of Esc, in the order in which they are tried, with their names in the footer."""
 
 
+ON_TURN = ("correct", "again", "copy", "speak", "delete", "escape('live')")
+"""The actions that the footer names while a turn is selected."""
+
+
 def shown(key: str) -> str:
     return "+".join(part.capitalize() for part in key.split("+"))
 
@@ -46,17 +50,21 @@ def bindings(ui: UiConfig) -> Sequence[Binding]:
                 "turn, once more; after a failed start: try again", show=False),
         command("edit", keys.edit, "Edit", "correct what was heard in the last or the selected "
                 "turn; Enter has it answered in place of that", show=False),
-        command("copy", keys.copy, "Copy", "copy the selected text, or the last answer",
-                show=False),
+        command("copy", keys.copy, "Copy", "copy the selected text, the selected answer, or the "
+                "last one", show=False),
+        command("speak", keys.speak, "Speak", "read the selected answer aloud", show=False),
+        Binding("delete", "delete", "Delete", key_display="Del", show=False,
+                tooltip="remove the selected turn from the conversation; /undo brings it back"),
         command("save", keys.save, "Save", "save the session: Markdown, JSON and WAV files",
                 show=False),
         command("app.panel", keys.panel, "Panel",
-                "show the times as one line, at a glance or as a laboratory", show=False),
+                "show the times as one line, as a summary or as a laboratory", show=False),
         command("app.help", keys.help, "Keys", "this list"),
         command("app.command_palette", keys.menu, "Menu",
                 "choose microphone, speaker, brain, voice, preset, theme"),
         command("app.quit", keys.quit, "Quit", "quit"),
         Binding("enter", "mend", show=False),  # the banner names it where it does something
+        Binding("enter", "correct", "Edit", show=False, key_display="Enter"),
         Binding("pageup", "page_up", show=False),
         Binding("pagedown", "page_down", show=False),
         Binding("ctrl+c", "app.help_quit", show=False, system=True),

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from textual import on
 
-from voxtui.dialogue.commands import Attach, Silence
+from voxtui.dialogue.commands import Attach, Silence, Speak
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Past
 from voxtui.errors import InputError, VoxtuiError
+from voxtui.session.removed_turn import RemovedTurn, put_back, remove_turn
 from voxtui.session.user_session import NotAllowed
 from voxtui.slash_commands import number, parse
 from voxtui.storage.saved_session import saved_sessions
@@ -28,6 +29,9 @@ from voxtui.ui.startup import Samples
 
 class MainScreen(PromptScreen):
     """Translates commands and choices into those of the session."""
+
+    _removed: RemovedTurn | None = None
+    """the turn that `action_undo` puts back"""
 
     async def send(self, text: str, corrected: int | None) -> None:
         """Run `text` as a command, or have it answered, in place of the turn `corrected`."""
@@ -96,6 +100,7 @@ class MainScreen(PromptScreen):
         if self.session.turn is not None:
             self.notify("A new conversation. /undo brings the old one back.")
         self._do(self.session.new_conversation)
+        self._removed = None
         self.turns.forget()
         self.transcript.clear()
 
@@ -133,10 +138,16 @@ class MainScreen(PromptScreen):
                 self.status.show_problem(str(error))
 
     def show_past(self, past: Past) -> None:
+        self._removed = None
         self.turns.forget()
         show_past(self.transcript, past)
 
     def action_undo(self) -> None:
+        if self._removed is not None:
+            put_back(self.session, self._removed)
+            self.turns.put_back()
+            self._removed = None
+            return
         try:
             self.session.undo()
         except NotAllowed as refused:
@@ -174,6 +185,22 @@ class MainScreen(PromptScreen):
             self._refuse(refused)
         self.offer_keys()
 
+    def action_correct(self) -> None:
+        self.action_edit()
+
+    def action_speak(self) -> None:
+        """Read the selected answer aloud."""
+        if reply := self._reply(self.turns.selected):
+            self.session.post(Speak(reply))
+
+    def action_delete(self) -> None:
+        """Remove the selected turn; `action_undo` puts it back."""
+        if (turn := self.turns.selected) is not None:
+            self._removed = remove_turn(self.session, turn)
+            self.turns.remove(turn)
+            self.notify("The turn was removed. /undo brings it back.")
+            self.offer_keys()
+
     def action_fetch(self) -> None:
         self._retry(self.session.fetch)
 
@@ -200,13 +227,18 @@ class MainScreen(PromptScreen):
             self.program.copy_to_clipboard(text)
             self.notify("The selection was handed to the terminal's clipboard.")
             return
-        finished = reversed(self.session.record.finished)
-        reply = next((t.result.reply for t in finished if t.result and t.result.reply), None)
-        if reply is None:
+        if not (reply := self._reply(self.turns.selected)):
             self.notify("There is no answer to copy yet.", severity="warning")
             return
-        self.program.copy_to_clipboard(reply.strip())
-        self.notify("The last answer was handed to the terminal's clipboard.")
+        self.program.copy_to_clipboard(reply)
+        which = "last" if self.turns.selected is None else "selected"
+        self.notify(f"The {which} answer was handed to the terminal's clipboard.")
+
+    def _reply(self, turn: int | None) -> str:
+        """Return the answer of `turn`; None: the newest one. Empty: there is none."""
+        turns = reversed(self.session.record.turns.items())
+        results = (t.result for number, t in turns if turn in (None, number))
+        return next((r.reply.strip() for r in results if r and r.reply), "")
 
     def action_save(self) -> None:
         self.run_worker(self._save, thread=True, group="save")
@@ -244,4 +276,5 @@ class MainScreen(PromptScreen):
             self._refuse(refused)
         except VoxtuiError as error:  # the models' files were not even found
             self.status.show_failed(error)
+        self.offer_keys()
         self.talk.follow()

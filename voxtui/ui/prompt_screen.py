@@ -51,7 +51,7 @@ class PromptScreen(SteppedScreen):
         status: Status,
     ) -> None:
         super().__init__()
-        self._keys = frozenset(key.key for key in keys)
+        self._keys = frozenset(key.key for key in keys) - {"delete"}  # which edits a text
         own = BindingsMap(key for key in keys if not key.system)
         self._bindings = BindingsMap.merge([own, self._bindings])
         self.session = session
@@ -92,6 +92,11 @@ class PromptScreen(SteppedScreen):
         types = self.session.config.ui.talk_key == "space" and not self.bar.field.empty
         return not types or self.session.talking is not None
 
+    @property
+    def _offers_talk(self) -> bool:
+        session = self.session
+        return self.talk_key_talks and session.microphone is not None and not session.failed
+
     async def take_key(self, key: events.Key) -> bool:
         """Write, send or edit. Return False if `key` does none of it."""
         if self.session.awaits_key and self.bar.field.empty and key.key in (*ENTER, "escape"):
@@ -115,7 +120,7 @@ class PromptScreen(SteppedScreen):
         self.talk.mouse_up(event.time)
 
     def offer_keys(self) -> None:
-        offered = (self._escape, self.talk_key_talks, self.bar.field.empty)
+        offered = (self._escape, self._offers_talk, self.bar.field.empty, self.turn_offered)
         if offered != self._offered:
             self._offered = offered
             self.refresh_bindings()
@@ -124,15 +129,24 @@ class PromptScreen(SteppedScreen):
         """Offer the present actions of the keys; none of the commands below another screen."""
         match action:
             case "talk":
-                return self.talk_key_talks
+                return self._offers_talk
             case "new" | "mute" | "again" | "edit" | "copy" | "save":
                 return self.is_active
             case "type":
                 return self.bar.field.empty
+            case "correct" | "speak" | "delete":
+                return self.turn_offered
+            case "mend":
+                return not self.turn_offered
             case "escape":
                 return self._escape in parameters
             case _:
                 return True
+
+    @property
+    def turn_offered(self) -> bool:
+        """True while the keys act on a selected turn."""
+        return self.is_active and self.turns.selected is not None and not self.bar.typing
 
     @property
     def _escape(self) -> str:

@@ -6,21 +6,30 @@ from collections.abc import Sequence
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.content import Content
 from textual.message import Message
 from textual.widgets import OptionList, Static
 
 from voxtui.settings.schema import Config
+from voxtui.ui.conversation.paragraph import Paragraph
 from voxtui.ui.keys import shown
 from voxtui.ui.talk.talkkey import Mode
 
+SUGGESTIONS = (
+    "What time is it in Tokyo?",
+    "Set a timer for five minutes.",
+    "Why is the sky blue?",
+)
+"""Two that rules answer, and one for the model."""
 
-def welcome(mode: Mode | None, config: Config, sends_to: str) -> Sequence[str]:
-    """Return the lines of the welcome: how to talk, where the voice goes, where the help is.
 
-    Without a `mode`, no microphone hears anything. The servers `sends_to` receive voice and words.
+def welcome(mode: Mode | None, config: Config, model: str, sends_to: str) -> Sequence[Paragraph]:
+    """Return the first screen: how to talk, what to try, and where words go.
+
+    Without a `mode`, no microphone hears anything. `model` is the name of the model that answers
+    here; the servers `sends_to` receive voice and words.
     """
-    ui = config.ui
-    key = shown(ui.talk_key)
+    key = shown(config.ui.talk_key)
     match mode:
         case Mode.HOLD | Mode.MOUSE:
             talk = f"Hold {key}, speak, let go. Or just type."
@@ -30,12 +39,22 @@ def welcome(mode: Mode | None, config: Config, sends_to: str) -> Sequence[str]:
             talk = "Just speak; a pause ends it. Or type."
         case None:
             talk = "Type a question."
-    where = f"Your voice and words go to {sends_to}" if sends_to else "Nothing leaves this machine"
+    where = "Nothing leaves this machine" + (f": {model} answers here." if model else ".")
+    if sends_to:
+        where = f"Your voice and words go to {sends_to}."
     storage = "Your words are stored only if you save them."
     if config.session.keep:
         storage = "Your words are kept in a file: /history."
-    keys = f"{shown(ui.keys.help)} lists the keys. {shown(ui.keys.menu)} changes microphone, voice"
-    return talk, f"{where}. {storage}", f"{keys} and look."
+    return (
+        Paragraph("head", "", Content(talk)),
+        Paragraph("vox", "Try", Content("\n".join(SUGGESTIONS))),
+        Paragraph("head", "", Content(f"{where}\n{storage}"), muted=True),
+    )
+
+
+def not_loaded() -> Sequence[Paragraph]:
+    """Return the first screen after a failed start, whose reason stands above."""
+    return (Paragraph("head", "", Content("What you type is answered once a model is loaded.")),)
 
 
 class Samples(Vertical):

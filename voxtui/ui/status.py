@@ -17,7 +17,7 @@ from voxtui.session.local_session import LocalSession
 from voxtui.ui.banner import Banner
 from voxtui.ui.conversation.turn_views import TurnViews
 from voxtui.ui.menu.menu import MICROPHONE as MICROPHONES
-from voxtui.ui.startup import Samples, welcome
+from voxtui.ui.startup import Samples, not_loaded, welcome
 from voxtui.ui.talk.talk import PushToTalk
 from voxtui.ui.talk.talkbar import loudness
 from voxtui.ui.talk.talkkey import Mode
@@ -53,7 +53,7 @@ class TopLine(Horizontal):
 
     def show_model(self, loaded: Loaded) -> None:
         there = loaded.sends_to
-        shown = f"{there} gets your voice and words" if there else model_name(loaded)
+        shown = f"{there} gets your voice and words" if there else model_name(loaded.brain)
         self._model.update(shown, layout=False)  # its width is fixed; a layout paints everything
         self._model.set_class(bool(loaded.sends_to), "remote")
 
@@ -61,9 +61,9 @@ class TopLine(Horizontal):
         self._muted.set_class(muted, "shown")
 
 
-def model_name(loaded: Loaded) -> str:
-    """Return a name for people: `small local model`, not that of a file."""
-    name, _, about = loaded.brain.partition(" (")
+def model_name(brain: str) -> str:
+    """Return the name that its makers use, from the description of a brain."""
+    name, _, about = brain.partition(" (")
     return about.rstrip(")").partition(",")[0] or name.partition(": ")[2] or name
 
 
@@ -127,6 +127,8 @@ class Status:
         config = session.config
         self._key_name = config.ui.talk_key.capitalize()
         self._sends_to = config.brain.remote.hosts if config.brain.name == "remote" else ""
+        self._model = ""
+        """the name of the model that is loaded"""
         self._step = ""
         """the step of loading in progress, with its percentage"""
         self._reading = ""
@@ -141,7 +143,7 @@ class Status:
         self.show_hint()
 
     def show_loaded(self, loaded: Loaded) -> None:
-        self._sends_to, self._step = loaded.sends_to, ""
+        self._sends_to, self._step, self._model = loaded.sends_to, "", model_name(loaded.brain)
         self.use_microphone(loaded.microphone)
         self.top.show_model(loaded)
         self.show_welcome()
@@ -155,17 +157,23 @@ class Status:
             self.banner.show(error.message, f"fetch it ({size})", "screen.fetch")
         else:
             self.banner.show(f"{error.message} {error.hint}".rstrip(), "try again", "screen.again")
+        self.show_mode()
         self.show_state()
 
     def begin_again(self) -> None:
         self._step = ""
         self.banner.withdraw()
+        self.show_mode()
         self.show_state()
 
     def show_welcome(self) -> None:
         """Show the lines for a new user, until the first turn."""
-        mode = self._talk.mode if self.level.hears else None
-        self._transcript.show_welcome(welcome(mode, self._session.config, self._sends_to))
+        if self._session.failed:
+            entries = not_loaded()
+        else:
+            mode = self._talk.mode if self.level.hears else None
+            entries = welcome(mode, self._session.config, self._model, self._sends_to)
+        self._transcript.show_welcome(entries)
 
     # Problems.
 
@@ -252,8 +260,6 @@ class Status:
         self.level.shown = self.level.peak or 0.0
         if self._session.state is not State.LISTENING:
             self._bar.meter.show(loudness(self.level.shown))
-        if self.level.name:
-            self._bar.name_source(f"{self.level.name}  {decibels(self.level.shown)}")
 
     # State and mode.
 
@@ -266,7 +272,8 @@ class Status:
     def show_mode(self) -> None:
         """Follow a change of the way of talking: another terminal, microphone or setting."""
         instead = ""
-        if self.level.hears and (mode := self._talk.mode) in (Mode.HOLD, Mode.TOGGLE):
+        hears = self.level.hears and not self._session.failed
+        if hears and (mode := self._talk.mode) in (Mode.HOLD, Mode.TOGGLE):
             instead = f", or {'hold' if mode is Mode.HOLD else 'press'} {self._key_name} to talk"
         self._bar.explain(instead)
         self.show_welcome()

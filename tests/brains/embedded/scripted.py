@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fakes import Flag
+from voxtui.brains.embedded.chat_process import ChatRequest
 from voxtui.brains.embedded.recogniser import Heard
-from voxtui.settings.schema import Sampling
+from voxtui.brains.embedded.reply_form import ReplyForm
 
 
 class ScriptedRecogniser:
@@ -42,7 +43,8 @@ class ScriptedChat:
         self.texts = texts or ("It ", "is ", "so.")
         self.prompts: list[str] = []
         self.seeds: list[int] = []
-        self.grammars: list[str] = []
+        self.schemas: list[str] = []
+        self.forms: list[ReplyForm | None] = []
         self.before: Callable[[str], object] = lambda prompt: None
         self.between: Callable[[str], object] = lambda text: None
         self.loading: Callable[[Callable[[], object]], object] = lambda beat: None
@@ -52,22 +54,19 @@ class ScriptedChat:
 
     def run(
         self,
-        prompt: str,
-        sampling: Sampling,
-        max_tokens: int,
+        request: ChatRequest,
         on_prefilled: Callable[[int, int], bool],
         on_token: Callable[[str], bool],
-        *,
-        ignore_end: bool = False,
-        grammar: str = "",
     ) -> bool:
+        prompt = request.prompt
         self.prompts.append(prompt)
-        self.seeds.append(sampling.seed)
-        self.grammars.append(grammar)
+        self.schemas.append(request.json_schema)
+        self.forms.append(request.form)
+        self.seeds.append(request.sampling.seed)
         self.before(prompt)
         if on_prefilled(len(prompt), len(prompt)):
             return False
-        texts = self.texts[:max_tokens]
+        texts = self.texts[: request.max_tokens]
         for number, text in enumerate(texts, 1):
             self.between(text)
             if on_token(text) and number < len(texts):

@@ -57,9 +57,9 @@ class NotingLlama(Llama):
         )
         self.prompts: list[str] = []
 
-    def run(self, prompt, *rest, **options):  # type: ignore[no-untyped-def]
-        self.prompts.append(prompt)
-        return super().run(prompt, *rest, **options)
+    def run(self, request, *rest):  # type: ignore[no-untyped-def]
+        self.prompts.append(request.prompt)
+        return super().run(request, *rest)
 
 
 @pytest.fixture(scope="module")

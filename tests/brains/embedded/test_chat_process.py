@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -21,11 +22,12 @@ from voxtui.brains.embedded.chat_process import (
     FOLDER_PREFIX,
     SOCKET,
     STALE_SECONDS,
+    ChatRequest,
     Llama,
     chatml,
 )
-from voxtui.brains.embedded.chat_reply import ChatReply, ReplyRequest
-from voxtui.brains.embedded.reply_form import SPEAKABLE, ReplyForm
+from voxtui.brains.embedded.chat_reply import ChatReply
+from voxtui.brains.embedded.reply_form import ANY_FORM, ReplyForm
 from voxtui.errors import ModelError
 from voxtui.models.installed import model_file
 from voxtui.settings.schema import Config
@@ -47,7 +49,7 @@ OWNER = """
 import sys
 import threading
 from pathlib import Path
-from voxtui.brains.embedded.chat_process import Llama
+from voxtui.brains.embedded.chat_process import ChatRequest, Llama
 from voxtui.settings.schema import Config
 
 def tell():
@@ -60,7 +62,7 @@ def say(text):
 llama = Llama(512)
 llama.load(Path(sys.argv[1]), tell if sys.argv[2] != "talks" else lambda: None)
 sampling = Config().generation.sampling()
-llama.run("Once", sampling, 400, lambda done, total: False, say, ignore_end=True)
+llama.run(ChatRequest("Once", sampling, 400, True), lambda done, total: False, say)
 """
 
 
@@ -140,7 +142,8 @@ def test_dropping_the_oldest_turn_does_not_evaluate_the_others_again() -> None:
             count += 1
             return False
 
-        llama.run(chatml("Be brief.", past, words), sampling, 0, prefilled, lambda _: False)
+        request = ChatRequest(chatml("Be brief.", past, words), sampling, 0)
+        llama.run(request, prefilled, lambda _: False)
         return count
 
     try:
@@ -155,7 +158,12 @@ def test_dropping_the_oldest_turn_does_not_evaluate_the_others_again() -> None:
 
 
 def generated(
-    llama: Llama, prompt: str, most: int, ignore_end: bool = False, grammar: str = ""
+    llama: Llama,
+    prompt: str,
+    most: int,
+    ignore_end: bool = False,
+    form: ReplyForm | None = None,
+    beginning: str = "",
 ) -> list[str]:
     texts: list[str] = []
 
@@ -164,21 +172,14 @@ def generated(
         return False
 
     sampling = small(temperature=0.0).generation.sampling()
-    llama.run(
-        prompt,
-        sampling,
-        most,
-        lambda done, total: False,
-        take,
-        ignore_end=ignore_end,
-        grammar=grammar,
-    )
+    request = ChatRequest(prompt, sampling, most, ignore_end, form, beginning)
+    llama.run(request, lambda done, total: False, take)
     return texts
 
 
-def test_a_grammar_keeps_placeholders_out_of_replies(llama: Llama) -> None:
+def test_a_form_keeps_placeholders_out_of_replies(llama: Llama) -> None:
     prompt = "Dear [name],\n\nOn [date] we met [name] in ["
-    text = "".join(generated(llama, prompt, 40, True, SPEAKABLE))
+    text = "".join(generated(llama, prompt, 40, True, ANY_FORM))
     assert len(text) > 20
     assert not set("[]{}<>*#`\n") & set(text)
 
@@ -187,11 +188,34 @@ def test_a_grammar_keeps_placeholders_out_of_replies(llama: Llama) -> None:
 def test_a_reply_has_the_sentences_of_its_form(llama: Llama, beginning: str) -> None:
     form = ReplyForm(2, 3, ("I", "The", "To"))
     prompt = chatml("", [], "Tell me of the sea.") + ASK + beginning
-    rest = "".join(generated(llama, prompt, 300, grammar=form.grammar(beginning)))
-    reply = beginning + rest
-    assert not reply.startswith(("I ", "I'", "The", "To")) or beginning
+    reply = beginning + "".join(generated(llama, prompt, 300, False, form, beginning))
+    assert beginning or not reply.startswith(("I", "The", "To", " "))
     assert 2 <= len(re.findall(r"[.!?]+[\"'”’)]*(?= |$)", reply)) <= 3, reply
-    assert not reply.startswith(" ")
+
+
+def test_a_reply_keeps_to_a_schema(llama: Llama) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 8},
+            "age": {"type": "integer", "minimum": 3, "maximum": 40},
+            "when": {"type": "string", "format": "date"},
+            "tags": {"type": "array", "items": {"enum": ["a", 1, None]}, "maxItems": 3},
+            "next": {"anyOf": [{"$ref": "#/$defs/empty"}, {"type": "null"}]},
+        },
+        "required": ["name", "age", "when", "tags", "next"],
+        "additionalProperties": False,
+        "$defs": {"empty": {"type": "object", "additionalProperties": False}},
+    }
+    prompt, texts = chatml("Answer with JSON only.", [], "Who is Ada?") + ASK, list[str]()
+    sampling = small(temperature=0.0).generation.sampling()
+    request = ChatRequest(prompt, sampling, 100, json_schema=json.dumps(schema))
+    assert llama.run(request, lambda done, total: False, lambda text: bool(texts.append(text)))
+    reply = json.loads("".join(texts))
+    assert reply.keys() == schema["properties"].keys()
+    assert 3 <= reply["age"] <= 40
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", reply["when"])
+    assert "schema" not in generated(llama, prompt, 4)  # the next reply is free again
 
 
 def test_each_token_counts_whatever_text_it_has(llama: Llama) -> None:
@@ -220,7 +244,7 @@ def test_the_process_stops_soon_after_the_request_is_unwanted(
         return True
 
     sampling = Config().generation.sampling()
-    assert not llama.run(prompt, sampling, 200, prefilled, take, ignore_end=True)
+    assert not llama.run(ChatRequest(prompt, sampling, 200, True), prefilled, take)
     assert len(batches) < 20
     assert len(texts) < (1 if in_the_prompt else 20)
 
@@ -235,7 +259,7 @@ def test_a_reply_that_is_paused_at_every_token_ends_as_one_that_is_not(model: st
     prompt = chatml("Be brief.", [], "Which animal says meow, and why?") + ASK
 
     def replied(pace: int) -> list[str]:
-        reply = ChatReply(llama, ReplyRequest(prompt, 24), sampling, Flag())
+        reply = ChatReply(llama, ChatRequest(prompt, sampling, 24), Flag())
         while not reply.ended:
             most = len(reply.computed) + pace
             reply.run(lambda most=most: len(reply.computed) < most)
@@ -316,13 +340,8 @@ def test_the_second_visit_of_an_instruction_reads_no_more_than_a_repeat() -> Non
     def run(prompt: str) -> int:
         seen: list[int] = []
         sampling = small(temperature=0.0).generation.sampling()
-        llama.run(
-            prompt,
-            sampling,
-            0,
-            lambda done, total: bool(seen.append(done)),
-            lambda text: False,
-        )
+        request = ChatRequest(prompt, sampling, 0)
+        llama.run(request, lambda done, total: bool(seen.append(done)), lambda text: False)
         return seen[-1] - seen[0]
 
     try:

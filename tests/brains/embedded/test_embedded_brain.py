@@ -17,8 +17,8 @@ from tests.brains.embedded.scripted import ScriptedChat, ScriptedRecogniser
 from tests.fakes import SECONDS, Flag, frames
 from tests.ui.pseudo_terminal import until
 from voxtui.brains.embedded import embedded_brain as embedded_module
-from voxtui.brains.embedded.chat_process import ASK, USER, chatml
-from voxtui.brains.embedded.chat_reply import ChatReply, ReplyRequest
+from voxtui.brains.embedded.chat_process import ASK, USER, ChatRequest, chatml
+from voxtui.brains.embedded.chat_reply import ChatReply
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Heard, joined
 from voxtui.brains.embedded.reply_form import ANY_FORM, IN_VERSE, reply_form
@@ -137,7 +137,7 @@ def test_the_chat_model_loads_no_longer_than_somebody_waits(
 
 def reply(chat: ScriptedChat, max_tokens: int, **generation: object) -> ChatReply:
     sampling = small(**generation).generation.sampling()
-    return ChatReply(chat, ReplyRequest("Why?", max_tokens), sampling, Flag())
+    return ChatReply(chat, ChatRequest("Why?", sampling, max_tokens), Flag())
 
 
 def test_a_paused_reply_continues_with_other_random_numbers() -> None:
@@ -449,10 +449,10 @@ def test_a_request_for_a_poem_carries_a_note_also_later(brain: Scripted) -> None
 def test_the_form_of_a_reply_follows_from_the_users_words(brain: Scripted) -> None:
     words = "Give me a plan for Sunday."
     asked(brain.brain, brain.chat, (), words)
-    assert brain.chat.grammars[-1] == reply_form(words).grammar()
+    assert brain.chat.forms[-1] == reply_form(words)
     mine = ReplyOptions("Be a pirate.")
     list(brain.brain.reply(TurnRequest((), words, options=mine)))
-    assert brain.chat.grammars[-1] == ANY_FORM.grammar()
+    assert brain.chat.forms[-1] == ANY_FORM
 
 
 def past_turns(*texts: str) -> tuple[PastTurn, ...]:

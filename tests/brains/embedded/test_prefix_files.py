@@ -10,7 +10,7 @@ import pytest
 
 from tests.brains.conftest import small
 from voxtui.brains.embedded import prefix_files
-from voxtui.brains.embedded.chat_process import ASK, Llama, Setup, chatml
+from voxtui.brains.embedded.chat_process import ASK, ChatRequest, Llama, Setup, chatml
 from voxtui.brains.embedded.prefix_files import prefix_file, remove_oldest
 from voxtui.models.installed import model_file
 
@@ -26,9 +26,8 @@ def ask(directory: Path, between: Callable[[Llama], object] = lambda llama: None
         between(llama)
         sampling = small(temperature=0.0).generation.sampling()
         prompt = chatml("You are Vox. Be brief.", EXAMPLES, "What is 3 and 4?") + ASK
-        llama.run(
-            prompt, sampling, 8, lambda done, total: False, lambda text: bool(texts.append(text))
-        )
+        request = ChatRequest(prompt, sampling, 8)
+        llama.run(request, lambda done, total: False, lambda text: bool(texts.append(text)))
     finally:
         llama.close()
     return texts

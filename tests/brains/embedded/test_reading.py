@@ -62,7 +62,7 @@ def test_the_time_of_the_first_question_is_read_before_the_engine_is_ready(tmp_p
 def test_the_time_is_not_read_before_a_conversation_that_goes_on() -> None:
     """It stands behind that conversation, which may take long to read."""
     past = (PastTurn("Hi.", None, (), clock="(It is Sunday, 22 November 2026, 13:00.)"),)
-    for kept, clock in (((), "(It is Sunday, 22 November 2026, 13:04.)"), (past, "")):
-        with talking(skills=ClockOnly(), kept=kept) as talk:
+    for before, clock in (((), "(It is Sunday, 22 November 2026, 13:04.)"), (past, "")):
+        with talking(skills=ClockOnly(), past=before) as talk:
             assert talk.brain.warmed_for is not None
             assert talk.brain.warmed_for.clock == clock

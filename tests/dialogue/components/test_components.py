@@ -218,7 +218,7 @@ def test_if_no_other_brain_loads_a_notice_is_shown_and_the_engine_stays_ready() 
 def test_an_engine_of_a_server_neither_warms_up_nor_closes_its_models() -> None:
     brain, voice = ScriptedBrain(["Yes."], ["Yes."]), BeepVoice()
     for _ in range(2):
-        with running(brain=brain, voice=voice, speaker=FakeSpeaker(), local=False) as parts:
+        with running(brain=brain, voice=voice, speaker=FakeSpeaker(), owned=False) as parts:
             engine, events = parts
             until_ready(events)
             engine.post(SendText("Ready?"))

@@ -161,7 +161,7 @@ def test_texts_are_inserted_and_deleted_without_an_answer() -> None:
 def test_an_answer_of_which_nothing_was_heard_leaves_the_question() -> None:
     history = History(LiveConfig(Config(history=HistoryConfig())))
     history.insert(PastTurn("a question", None, (), number=1))
-    history.add(1, "", None, (Token("No."),), "")
+    history.add(PastTurn("", None, (Token("No."),), number=1), "")
     assert said(history.past) == [("a question", "")]
     assert history.unanswered is history.past[0]
 
@@ -172,7 +172,7 @@ def test_only_the_latest_utterances_stay_audio(turns: int, kept: int) -> None:
     for number in (1, 2):
         utterance = Utterance(np.zeros(512, np.float32), (), 0.0)
         history.insert(PastTurn(utterance, None, (), number=number))
-        history.add(number, "", None, (Token("Yes."),), "Yes.")
+        history.add(PastTurn("", None, (Token("Yes."),), number=number), "Yes.")
     assert sum(isinstance(turn.user_input, Utterance) for turn in history.past) == kept
 
 

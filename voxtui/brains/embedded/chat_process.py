@@ -21,6 +21,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from voxtui.brains.embedded.reply_form import ReplyForm
 from voxtui.brains.prompting import after_clock
 from voxtui.errors import ModelError
 from voxtui.settings.schema import Sampling
@@ -71,16 +72,19 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate).
-
-    `grammar` (GBNF) is what the reply keeps to; empty: any text.
-    """
+    """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate)."""
 
     prompt: str
     sampling: Sampling
     max_tokens: int
-    ignore_end: bool
-    grammar: str = ""
+    ignore_end: bool = False
+    """the model does not end its reply"""
+    form: ReplyForm | None = None
+    """what the reply keeps to; None: any text"""
+    beginning: str = ""
+    """the part of the reply that `prompt` ends with"""
+    json_schema: str = ""
+    """the JSON schema that the reply keeps to, instead of the form; empty: none"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,22 +183,17 @@ class Llama:
 
     def run(
         self,
-        prompt: str,
-        sampling: Sampling,
-        max_tokens: int,
+        request: ChatRequest,
         on_prefilled: Callable[[int, int], bool],
         on_token: Callable[[str], bool],
-        *,
-        ignore_end: bool = False,
-        grammar: str = "",
     ) -> bool:
-        """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate).
+        """Do `request`.
 
         `on_prefilled` is called around each batch of the prompt, with the tokens that are evaluated
         and all of them; `on_token` with the text of each token. Once either returns True the model
         stops; tokens that were sent before still arrive. Returns True at the end of the reply.
-        `ignore_end` keeps the model from ending it. `grammar`: see ChatRequest.
-        Loads again if the process was lost before. Raises ModelError.
+        Loads again if the process was lost before.
+        Raises ModelError.
         """
         if self._path is None:
             raise ModelError("The chat model is not loaded.")
@@ -205,7 +204,7 @@ class Llama:
         assert self._pipe is not None
         stopped = False
         try:
-            self._pipe.send(ChatRequest(prompt, sampling, max_tokens, ignore_end, grammar))
+            self._pipe.send(request)
             while (answer := self._pipe.recv()) not in (Signal.DONE, Signal.STOPPED):
                 if isinstance(answer, Failure):
                     raise ModelError(answer.message, answer.hint)

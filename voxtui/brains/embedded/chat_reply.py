@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from threading import Event as Flag
 from typing import Protocol
 
-from msgspec.structs import replace
+from msgspec import structs
 
-from voxtui.brains.embedded.reply_form import ANY_FORM, ReplyForm
+from voxtui.brains.embedded.chat_process import ChatRequest
+from voxtui.brains.embedded.reply_form import ANY_FORM
 from voxtui.brains.speculation import Speculation
-from voxtui.settings.schema import Sampling
 
 
 class ChatModel(Protocol):
@@ -24,14 +24,9 @@ class ChatModel(Protocol):
 
     def run(
         self,
-        prompt: str,
-        sampling: Sampling,
-        max_tokens: int,
+        request: ChatRequest,
         on_prefilled: Callable[[int, int], bool],
         on_token: Callable[[str], bool],
-        *,
-        ignore_end: bool = False,
-        grammar: str = "",
     ) -> bool: ...
 
     def close(self) -> None: ...
@@ -48,18 +43,8 @@ class Work:
     """the whole prompt was evaluated"""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyRequest:
-    """What the chat model is to answer. `max_tokens` 0 only prefills the prompt."""
-
-    prompt: str
-    max_tokens: int
-    form: ReplyForm | None = None
-    """None: any text"""
-
-
 class ChatReply(Speculation[str]):
-    """The reply to a request: the text of each token.
+    """The reply to a request: the text of each token. `max_tokens` 0 only prefills the prompt.
 
     `settled`, a beginning of the prompt, is evaluated at once, the rest only from `due_at` on.
     """
@@ -67,28 +52,26 @@ class ChatReply(Speculation[str]):
     def __init__(
         self,
         chat: ChatModel,
-        request: ReplyRequest,
-        sampling: Sampling,
+        request: ChatRequest,
         cancelled: Flag,
         settled: str = "",
         due_at: float = 0.0,
         progress: Callable[[int, int], object] = lambda done, total: None,
     ) -> None:
-        super().__init__(request, cancelled, due_at=due_at)
+        key = request.prompt, request.max_tokens, request.json_schema
+        super().__init__(key, cancelled, due_at=due_at)
         self.prefilled_at: float | None = None
         self.prompt_tokens = 0
         self._chat = chat
         self._request = request
-        self._sampling = sampling
         self._settled = settled
         self._progress = progress
         self._works: list[Work] = []
 
     def follow(self, earlier: ChatReply) -> None:
         """Count the work on `earlier` whose result this one uses."""
-        self._works = [
-            work for work in earlier._works if self._request.prompt.startswith(work.prompt)
-        ]
+        prompt = self._request.prompt
+        self._works = [work for work in earlier._works if prompt.startswith(work.prompt)]
 
     @property
     def _is_settled(self) -> bool:
@@ -104,8 +87,6 @@ class ChatReply(Speculation[str]):
         return sum(max(0.0, min(w.ended, at) - w.started) for w in tuple(self._works))
 
     def advance(self, wanted: Callable[[], bool]) -> bool:
-        request = self._request
-
         def on_prefilled(done: int, total: int) -> bool:
             # A run that is stopped after its last batch has evaluated the prompt, too.
             self._works[-1].complete = self._works[-1].complete or done >= total
@@ -122,20 +103,21 @@ class ChatReply(Speculation[str]):
         def run(prompt: str, max_tokens: int, ignore_end: bool = False) -> bool:
             texts = self.computed
             # Another seed, because the numbers of the first run have chosen the tokens so far.
-            text = "".join(texts)
-            form = ANY_FORM if request.form and ignore_end else request.form
-            sampling = replace(self._sampling, seed=self._sampling.seed + len(texts))
+            sampling = self._request.sampling
+            sampling = structs.replace(sampling, seed=sampling.seed + len(texts))
             self._works.append(work := Work(prompt, time.monotonic()))
             try:
-                ended = self._chat.run(
-                    prompt + text,
-                    sampling,
-                    max_tokens,
-                    on_prefilled,
-                    on_token,
+                form = ANY_FORM if self._request.form and ignore_end else self._request.form
+                request = replace(
+                    self._request,
+                    prompt=prompt + "".join(texts),
+                    form=form,
+                    beginning="".join(texts),
+                    sampling=sampling,
+                    max_tokens=max_tokens,
                     ignore_end=ignore_end,
-                    grammar=form.grammar(text) if form else "",
                 )
+                ended = self._chat.run(request, on_prefilled, on_token)
             finally:
                 work.ended = time.monotonic()
             work.complete = work.complete or ended
@@ -144,9 +126,10 @@ class ChatReply(Speculation[str]):
         if not self._is_settled:
             run(self._settled, 0)
             return False
-        ended = run(request.prompt, request.max_tokens - len(self.computed))
-        missing = min(self._sampling.min_new_tokens, request.max_tokens) - len(self.computed)
-        if ended and missing > 0:
+        prompt, most = self._request.prompt, self._request.max_tokens
+        ended = run(prompt, most - len(self.computed))
+        missing = min(self._request.sampling.min_new_tokens, most) - len(self.computed)
+        if ended and missing > 0 and not self._request.json_schema:
             # once, though tokens may have no text
-            ended = wanted() and run(request.prompt, missing, ignore_end=True)
+            ended = wanted() and run(prompt, missing, ignore_end=True)
         return ended

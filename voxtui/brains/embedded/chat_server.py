@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import resource
 from collections.abc import Generator
@@ -289,12 +290,26 @@ def answer(
             "min_p": 0.0,
             "repeat_penalty": request.sampling.repetition_penalty,
             "ignore_eos": request.ignore_end,
-            "grammar": request.grammar,
+            "grammar": _grammar(request),
             "stop": [] if request.ignore_end else ["<|im_end|>", "<|im_start|>"],
         },
         take,
     )
     pipe.send(last[-1])
+
+
+def _grammar(request: ChatRequest) -> str:
+    if request.json_schema:
+        return _grammar_of(request.json_schema)
+    return request.form.grammar(request.beginning) if request.form else ""
+
+
+def _grammar_of(schema: str) -> str:
+    """Return the grammar of a JSON schema, without spaces and line breaks between the values."""
+    binding = import_module("xllamacpp")
+    return binding.json_schema_to_grammar(
+        {**json.loads(schema), "x-guidance": {"whitespace_flexible": False}}
+    )
 
 
 def _refused(error: dict[str, Any]) -> Failure:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
 
-from voxtui.brains.embedded.chat_process import ASK, BEAT_SECONDS, Llama, chatml
-from voxtui.brains.embedded.chat_reply import ChatModel, ChatReply, ReplyRequest
+from voxtui.brains.embedded.chat_process import ASK, BEAT_SECONDS, ChatRequest, Llama, chatml
+from voxtui.brains.embedded.chat_reply import ChatModel, ChatReply
 from voxtui.brains.embedded.live_transcription import (
     LiveTranscription,
     LiveUtterance,
@@ -112,7 +113,8 @@ class EmbeddedBrain:
     @property
     def description(self) -> str:
         name = self._model.removesuffix(".gguf").rpartition("/")[2]
-        return f"embedded: {name} (small local model, English)"
+        known = CHAT_MODELS.get(self._model)
+        return f"embedded: {name} ({known.title if known else name}, English)"
 
     def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
         if self._fetches:
@@ -123,7 +125,8 @@ class EmbeddedBrain:
         # would wait for them. The last request is also that of the first `read`.
         prompt = self._prompt((), "", options)
         for tokens in (WARM_UP_TOKENS, 0):
-            reply = self._loaded().request(self._reply(ReplyRequest(prompt, tokens), Flag()))
+            request = ChatRequest(prompt, self._sampling, tokens)
+            reply = self._loaded().request(self._reply(request, Flag()))
             while not reply.wait(BEAT_SECONDS):
                 progress("warming up", None)
             if reply.error is not None:
@@ -213,9 +216,12 @@ class EmbeddedBrain:
             self._loaded().abandon_newest()
             raise
         question = self._question(request.past, words, request.options)
+        if schema := request.options.json_schema:
+            question = replace(question, json_schema=schema)
         reply = self._request(question, request.cancelled)
         self._ahead = None
-        for number, text in enumerate(until_repeated(reply.tokens())):
+        texts = reply.tokens() if schema else until_repeated(reply.tokens())
+        for number, text in enumerate(texts):
             if number == 0:
                 timestamps.record(Milestone.PREFILLED, reply.prefilled_at)
                 timestamps.speculative_s += reply.worked_before(released)
@@ -245,13 +251,15 @@ class EmbeddedBrain:
 
     def _prepare(self, live: LiveUtterance, text: str, complete: bool) -> None:
         """Work on the reply to `text`, or on its beginning. On the thread of the transcription."""
-        wanted = text if complete else text.rpartition(" ")[0]
-        request = self._question if complete else self._beginning
-        self._request(request(live.past, wanted, live.options), live.cancelled)
+        if complete:
+            request = self._question(live.past, text, live.options)
+        else:
+            request = self._beginning(live.past, text.rpartition(" ")[0], live.options)
+        self._request(request, live.cancelled)
 
     def _request(
         self,
-        request: ReplyRequest,
+        request: ChatRequest,
         cancelled: Flag,
         settled: str = "",
         due_at: float = 0.0,
@@ -263,21 +271,9 @@ class EmbeddedBrain:
         return self._ahead
 
     def _reply(
-        self,
-        request: ReplyRequest,
-        cancelled: Flag,
-        settled: str = "",
-        due_at: float = 0.0,
+        self, request: ChatRequest, cancelled: Flag, settled: str = "", due_at: float = 0.0
     ) -> ChatReply:
-        return ChatReply(
-            self._chat,
-            request,
-            self._sampling,
-            cancelled,
-            settled,
-            due_at,
-            self._progress,
-        )
+        return ChatReply(self._chat, request, cancelled, settled, due_at, self._progress)
 
     def _loaded(self) -> SpeculationThread:
         if self._replies is None:
@@ -300,14 +296,14 @@ class EmbeddedBrain:
         front = self._instruction if options.instruction is None else options.instruction
         return chatml(front, said, words, options.clock, self._opening)
 
-    def _beginning(self, past: Past, words: str, options: ReplyOptions) -> ReplyRequest:
-        return ReplyRequest(self._prompt(past, words, options), 0)
+    def _beginning(self, past: Past, words: str, options: ReplyOptions) -> ChatRequest:
+        return ChatRequest(self._prompt(past, words, options), self._sampling, 0)
 
-    def _question(self, past: Past, words: str, options: ReplyOptions) -> ReplyRequest:
+    def _question(self, past: Past, words: str, options: ReplyOptions) -> ChatRequest:
         prompt = self._prompt(past, self._complete(words, options), options) + ASK + self._opening
         form = reply_form(words) if self._chooses_form(options) else ANY_FORM
         most = options.limit(self._sampling.max_new_tokens)
-        return ReplyRequest(prompt, most, form if self._examples else None)
+        return ChatRequest(prompt, self._sampling, most, form=form if self._examples else None)
 
     def _complete(self, words: str, options: ReplyOptions) -> str:
         return with_note(words) if self._chooses_form(options) else words

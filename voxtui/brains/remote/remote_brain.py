@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from threading import Event as Flag
 from typing import Any
 
@@ -159,6 +160,15 @@ class RemoteBrain:
         parameters = {
             **self._parameters, "max_tokens": most, "stream_options": {"include_usage": True}
         }  # fmt: skip
+        if schema := request.options.json_schema:
+            parameters["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {
+                    "name": "answer",
+                    "strict": True,
+                    "schema": msgspec.json.decode(schema),
+                },
+            }
         messages = self._messages(request.past, user_input, request.options)
         pieces = self._texts(parameters, messages, cancelled, timing, timestamps)
         room = MAX_CHARACTERS_PER_TOKEN * most
@@ -272,11 +282,15 @@ class RemoteBrain:
             if message := error_text(event):
                 raise RemoteError(f"{host} stopped the reply: “{self._chat.shown(message)}”.")
             try:
-                text, ended, tokens = _piece(event)
+                parsed = msgspec.convert(event, _StreamEvent)
             except msgspec.ValidationError as error:
                 raise self._chat.invalid_response() from error
-            if timestamps is not None and tokens:
-                timestamps.tokens = tokens
+            text, ended = parsed.piece
+            if timestamps is not None and parsed.usage is not None:
+                with suppress(msgspec.ValidationError):  # some servers count in a way of their own
+                    usage = msgspec.convert(parsed.usage, _Usage)
+                    timestamps.tokens = usage.reply_tokens or timestamps.tokens
+                    timestamps.prompt_tokens = usage.prompt_tokens or 0
             finished = finished or ended
             if text:
                 any_text = True
@@ -411,34 +425,36 @@ class _Choice(msgspec.Struct):
     finish_reason: Any = None
 
 
+class _Details(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    completion_tokens_details: _Details | None = None
+
+    @property
+    def reply_tokens(self) -> int:
+        """Return the tokens of the reply. Those of reasoning are no part of it."""
+        details = self.completion_tokens_details
+        return (self.completion_tokens or 0) - ((details and details.reasoning_tokens) or 0)
+
+
 class _StreamEvent(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: Any = None
 
-
-def _piece(event: Json) -> tuple[str, bool, int | None]:
-    """Return the text of an event, True at the end of the reply, and the reply's tokens if given.
-
-    Tokens of reasoning do not count, because they are not part of the reply.
-    """
-    parsed = msgspec.convert(event, _StreamEvent)
-    tokens = None
-    match parsed.usage:
-        case {"completion_tokens": int(count), "completion_tokens_details": {
-            "reasoning_tokens": int(reasoning)
-        }}:  # fmt: skip
-            tokens = count - reasoning
-        case {"completion_tokens": int(count)}:
-            tokens = count
-        case _:
-            pass
-    if not parsed.choices:
-        return "", False, tokens
-    choice = parsed.choices[0]
-    content = choice.delta or choice.message
-    text = content.content if content else None
-    shown = strip_control_characters(text) if isinstance(text, str) else ""
-    return shown, bool(choice.finish_reason), tokens
+    @property
+    def piece(self) -> tuple[str, bool]:
+        """Return the text of the event, and True at the end of the reply."""
+        if not self.choices:
+            return "", False
+        choice = self.choices[0]
+        content = choice.delta or choice.message
+        text = content.content if content else None
+        shown = strip_control_characters(text) if isinstance(text, str) else ""
+        return shown, bool(choice.finish_reason)
 
 
 def _user(before: str, clock: str, user_input: Utterance | str) -> Json:

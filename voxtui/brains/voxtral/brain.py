@@ -285,6 +285,7 @@ class VoxtralBrain:
                 timestamps.record(Milestone.PREFILLED, reply.timing.prefilled_at)
                 timestamps.speculative_s += reply.worked_before(released)
                 timestamps.drafted = len(reply.computed)
+                timestamps.prompt_tokens = reply.timing.prompt_tokens
             yield Token(text.text(token), token)
             if number == 0:  # after the first token, because the query takes time
                 timestamps.gpu_bytes = weights.gpu_bytes()
@@ -304,6 +305,7 @@ class VoxtralBrain:
 
         def work() -> Generator[int | None, None, None]:
             prompt, clips = self._prompt(past, _utterance(user_input), options)
+            timing.prompt_tokens = len(prompt)
             most = options.limit(self._sampling.max_new_tokens)
             for item in self.generator.reply(prompt, clips, most):
                 if item is not None and timing.prefilled_at is None:

@@ -68,6 +68,7 @@ class PrefillTimes:
 
     encoded_at: float | None = None
     prefilled_at: float | None = None
+    prompt_tokens: int = 0
 
 
 class VoxtralReply(ModelWork):

@@ -13,12 +13,19 @@ import click
 
 from voxtui.commands.dictation.dictation import Dictated, Dictation
 from voxtui.commands.dictation.dictation_daemon import Order, give_order, resident_command
-from voxtui.commands.dictation.dictation_output import Target, deliver, replace_words, run_hook
+from voxtui.commands.dictation.dictation_output import (
+    Target,
+    check_hook,
+    check_target,
+    deliver,
+    replace_words,
+    run_hook,
+)
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.schema import Config
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.tty_keys import Pressed, terminal_keys
-from voxtui.wiring import build_detector, build_microphone, recogniser
+from voxtui.wiring import build_detector, microphone_alone, recogniser
 
 END_KEYS, DISCARD_KEY = b" \r\n\x04", b"\x1b"
 
@@ -37,7 +44,7 @@ def run(config: Config, options: DictateOptions) -> bool:
 
     Return False if nothing was heard. Raises KeyboardInterrupt if the user discards it.
     """
-    check(config)
+    check(config, options)
     return finish(_dictate(config, options.quiet), config, options)
 
 
@@ -48,7 +55,8 @@ def run_order(
 
     Return False if it ended a recording and nothing was heard. Raises VoxtuiError.
     """
-    check(config)
+    if order != "stop":  # the words of a recording that is on must not be lost
+        check(config, options)
     state, dictated = give_order(order, config, resident_command(arguments))
     if state == "listening":
         if not options.quiet:
@@ -59,32 +67,36 @@ def run_order(
     return finish(dictated, config, options)
 
 
-def check(config: Config) -> None:
-    """Raise ConfigError if the file of replacements is invalid: before somebody speaks."""
+def check(config: Config, options: DictateOptions) -> None:
+    """Raise VoxtuiError if the words could not be delivered afterwards: before somebody speaks."""
     if config.dictate.replacements:
         replace_words("", config.dictate.replacements)
+    if config.dictate.hook:
+        check_hook(config.dictate.hook)
+    check_target(options.target, options.pane)
 
 
 def _dictate(config: Config, quiet: bool) -> Dictated:
-    silence_s, microphone = config.dictate.silence_s, build_microphone(config.audio.input)
+    silence_s = config.dictate.silence_s
     with native_stderr_in(native_log()), terminal_keys() as pressed:
         if pressed is None and not silence_s:
             raise InputError(
                 "There is no terminal for a key that ends the dictation.",
                 "Set dictate.silence_s, or use voxtui dictate --start and --stop.",
             )
-        line = CaptionLine(quiet)
-        dictation = Dictation(microphone, silence_s, line.show)
+        prompt = "Speak. Space or Enter ends, Esc discards." if pressed else "Speak."
+        line = CaptionLine(prompt, quiet)
+        dictation = Dictation(microphone_alone(config), silence_s, line)
         try:
+            line.show("The microphone is starting …")
             dictation.open()
-            line.show("Speak. Space or Enter ends, Esc discards." if pressed else "Speak.")
             with recogniser(config, partial(click.echo, err=True)) as to_text:
                 if to_text.sends_to:
-                    click.echo(f"Your voice goes to {to_text.sends_to}.", err=True)
+                    line.notice(f"Your voice goes to {to_text.sends_to}.")
                 detector = build_detector(config)
                 return dictation.listen(config.vad, detector, to_text, lambda: _ended(pressed))
         finally:
-            microphone.close()
+            dictation.close()
             line.clear()
 
 
@@ -116,18 +128,35 @@ def finish(dictated: Dictated, config: Config, options: DictateOptions) -> bool:
 
 
 class CaptionLine:
-    """A line of the terminal that is written again and again, on stderr."""
+    """A DictationView on stderr: one line of the terminal that is written again and again.
 
-    def __init__(self, quiet: bool) -> None:
+    `prompt` is shown once the microphone delivers.
+    """
+
+    def __init__(self, prompt: str, quiet: bool) -> None:
+        self._prompt = prompt
+        self._quiet = quiet
         self._shown = sys.stderr.isatty() and not quiet
+
+    def listening(self) -> None:
+        self.show(self._prompt)
+
+    def caption(self, text: str) -> None:
+        self.show(text)
+
+    def notice(self, sentence: str) -> None:
+        if not self._quiet:
+            self.clear()
+            click.echo(sentence, err=True)
 
     def show(self, text: str) -> None:
         if not self._shown:
             return
         from rich.cells import cell_len
 
-        width = os.get_terminal_size(sys.stderr.fileno()).columns - 1
-        tail = text[-width:] if width > 0 else ""
+        # A terminal that does not know its size says 0.
+        width = (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1
+        tail = text[-width:] if width else ""
         while cell_len(tail) > width:
             tail = tail[1:]
         click.echo(f"\r\x1b[K{tail}", nl=False, err=True)

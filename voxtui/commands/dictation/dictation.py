@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from typing import Protocol
 
 from voxtui.commands.segmentation import Segmenter
+from voxtui.dialogue.components.sound_devices import Devices, SoundDevices
 from voxtui.dialogue.data import FRAME_SECONDS, Frame, Utterance
+from voxtui.dialogue.events import Event, Notice
 from voxtui.dialogue.listening.level import diagnose_level
-from voxtui.dialogue.protocols import Microphone, SpeechDetector
+from voxtui.dialogue.protocols import SpeechDetector
 from voxtui.dialogue.recording import QUIET_FRAMES, TAIL_SECONDS
-from voxtui.errors import ForeignSpeech, one_line
+from voxtui.errors import DeviceError, ForeignSpeech, one_line
 from voxtui.settings.schema import VadConfig
 from voxtui.wiring import SpeechToText
 
@@ -31,6 +34,9 @@ POLL_SECONDS = 0.1
 SOURCE_SECONDS = 0.5
 """After the end, wait this long for the last frames."""
 
+SILENT_SECONDS = 15.0
+"""Time without any sample that ends a dictation. Meanwhile the microphone is opened again."""
+
 Ended = Callable[[], float | None]
 """Returns the time at which the user ended the dictation (monotonic seconds); None: not yet."""
 
@@ -42,30 +48,50 @@ class Dictated:
     """a sentence about the microphone or about speech that was left out; may be empty"""
 
 
+class DictationView(Protocol):
+    """What the user sees and hears of a dictation."""
+
+    def listening(self) -> None:
+        """Show that the microphone delivers: speech is recorded from now on. Any thread."""
+        ...
+
+    def caption(self, text: str) -> None:
+        """Show the words so far, whose end may still change."""
+        ...
+
+    def notice(self, sentence: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A microphone that delivers no more."""
+
+    opening: object
+    """see `SoundDevices.is_in_use`"""
+    message: str
+
+
 class Dictation:
     """Listens to a microphone until the user ends it, and recognises the words meanwhile.
 
-    `silence_s`: the silence after speech that ends it, too; 0: none does. `caption` gets the words
-    so far, whose end may still change. Used by one thread.
+    `silence_s`: the silence after speech that ends it, too; 0: none does. Used by one thread.
     """
 
-    def __init__(
-        self,
-        microphone: Microphone,
-        silence_s: float,
-        caption: Callable[[str], object] = lambda text: None,
-    ) -> None:
-        self._microphone = microphone
+    def __init__(self, devices: Devices, silence_s: float, view: DictationView) -> None:
+        self._devices = SoundDevices(devices, self._take_frame, self._take_loss)
         self._silence_s = silence_s
-        self._caption = caption
-        self._arrived: SimpleQueue[Frame | str] = SimpleQueue()
-        """frames; a sentence, if the microphone is lost"""
+        self._view = view
+        self._arrived: SimpleQueue[Frame | Loss] = SimpleQueue()
+        self._listening = False
+        """the microphone has delivered a frame since it was opened last"""
+        self._last_at = 0.0
+        """capture time of the last frame that was taken; 0: there was none"""
         self._texts: list[str] = []
         """words of the segments that are over"""
         self._partial: tuple[Utterance, str | None] | None = None
         """the segment in progress as it was recognised last, and its words; see `_words`"""
-        self._foreign = ""
-        """a sentence about the last segment that was left out"""
+        self._problem = ""
+        """a sentence about the microphone, or about the last segment that was left out"""
         self._pass_s = 0.0
         """duration of that pass"""
         self._quiet_s = 0.0
@@ -74,49 +100,92 @@ class Dictation:
         self._peak = 0.0
 
     def open(self) -> None:
-        self._microphone.open(self._arrived.put, self._arrived.put)
+        """Open the microphone, whose frames are recorded from its first one on.
+
+        Raises DeviceError.
+        """
+        events = self._devices.open()
+        if self._devices.microphone is None:
+            raise DeviceError(*(event.message for event in events[:1] if isinstance(event, Notice)))
+        self._show(events)
+
+    def close(self) -> None:
+        self._devices.close()
 
     def listen(
         self, vad: VadConfig, detector: SpeechDetector, to_text: SpeechToText, ended: Ended
     ) -> Dictated:
         """Return the words from `open` to the end. Closes the microphone. Raises ModelError."""
-        segmenter, problem = Segmenter(vad, detector, LEAST_SECONDS), ""
+        segmenter = Segmenter(vad, detector, LEAST_SECONDS)
+        name = self._devices.microphone.name if self._devices.microphone else ""
         try:
             end: float | None = None
             waited = 0.0
             while not self._is_over(segmenter, end, waited):
                 try:
                     item = self._arrived.get(timeout=POLL_SECONDS)
-                    waited = 0.0
                 except Empty:
                     item = None
                     waited += POLL_SECONDS
-                if isinstance(item, str):
-                    problem = item
-                    break
-                if item is not None:
+                if isinstance(item, Frame):
+                    waited = 0.0
                     self._push(item, segmenter, to_text)
+                elif item is not None:
+                    self._replace(item)
+                elif self._devices.missing:
+                    self._show(self._devices.look())
                 end = ended() if end is None else end
                 if end is None and self._arrived.empty() and to_text.repeats:
                     self._recognise_partial(segmenter, to_text)
         finally:
-            self._microphone.close()
+            self._devices.close()
         self._add(segmenter.finish(), to_text)
-        if not self._heard:
-            problem = problem or diagnose_level(self._microphone.name, self._peak) or ""
-        return Dictated(self._text(), problem or self._foreign)
+        if not self._last_at:
+            self._problem = self._problem or f"The microphone {name!r} has delivered no sound."
+        elif not self._heard:
+            self._problem = self._problem or diagnose_level(name, self._peak) or ""
+        return Dictated(self._text(), self._problem)
+
+    # On the microphone's thread.
+
+    def _take_frame(self, frame: Frame) -> None:
+        if not self._listening:
+            self._listening = True
+            self._view.listening()
+        self._arrived.put(frame)
+
+    def _take_loss(self, opening: object, message: str) -> None:
+        self._arrived.put(Loss(opening, message))
+
+    # On the thread of `listen`.
+
+    def _replace(self, loss: Loss) -> None:
+        """Open the lost microphone again, or the system's default in its place."""
+        if self._devices.is_in_use(loss.opening):
+            self._problem = loss.message
+            self._view.notice(loss.message)
+            self._listening = False
+            self._show(self._devices.replace_microphone())
+
+    def _show(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, Notice):
+                self._view.notice(event.message)
 
     def _is_over(self, segmenter: Segmenter, end: float | None, waited: float) -> bool:
         if end is not None:
             recording = segmenter.recording
-            last = recording.frames[-1].captured_at if recording.extent.frames else end
             speaking = recording.speech_seconds and recording.quiet_frames < QUIET_FRAMES
-            complete = last >= end + (TAIL_SECONDS if speaking else 0.0)
+            complete = self._last_at >= end + (TAIL_SECONDS if speaking else 0.0)
             return complete or waited >= SOURCE_SECONDS
+        if waited >= SILENT_SECONDS:
+            return True
         limit = self._silence_s if self._heard else max(self._silence_s, NO_SPEECH_SECONDS)
         return self._silence_s > 0 and self._quiet_s >= limit
 
     def _push(self, frame: Frame, segmenter: Segmenter, to_text: SpeechToText) -> None:
+        self._show(self._devices.delivered())
+        self._last_at = frame.captured_at
         self._peak = max(self._peak, float(abs(frame.samples).max()))
         over = segmenter.push(frame)
         quiet = over is not None or segmenter.recording.quiet_frames > 0
@@ -124,7 +193,7 @@ class Dictation:
         self._heard = self._heard or over is not None or segmenter.has_speech
         if over is not None:
             self._add(over, to_text)
-            self._caption(self._text())
+            self._view.caption(self._text())
 
     def _recognise_partial(self, segmenter: Segmenter, to_text: SpeechToText) -> None:
         recording, extent = segmenter.recording, segmenter.recording.extent
@@ -142,7 +211,7 @@ class Dictation:
         self._pass_s = time.monotonic() - started
         self._partial = (part, text)
         if text is not None:
-            self._caption(self._text(text))
+            self._view.caption(self._text(text))
 
     def _add(self, utterance: Utterance | None, to_text: SpeechToText) -> None:
         if utterance is None:
@@ -151,7 +220,7 @@ class Dictation:
         same = known is not None and known[0].is_same(utterance)
         text = known[1] if known and same else _words(utterance, to_text)
         if text is None:
-            self._foreign = str(ForeignSpeech())
+            self._problem = str(ForeignSpeech())
         else:
             self._texts.append(text)
 

@@ -19,17 +19,25 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from voxtui.commands.dictation.dictation import Dictated, Dictation
-from voxtui.dialogue.protocols import Microphone
+from voxtui.commands.dictation.dictation import SILENT_SECONDS, Dictated, Dictation
+from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.paths import user_folders
 from voxtui.settings.schema import Config, DictateConfig
-from voxtui.wiring import SpeechToText, build_detector, build_microphone, recogniser
+from voxtui.wiring import (
+    SpeechToText,
+    build_cue,
+    build_detector,
+    build_speaker,
+    microphone_alone,
+    recogniser,
+)
 
 Order: TypeAlias = Literal["start", "stop", "toggle"]
 AnyOrder: TypeAlias = Literal["start", "stop", "toggle", "listen"]
@@ -96,7 +104,8 @@ def runtime_folder() -> Path:
 
 def fingerprint(config: Config) -> str:
     """Return a value that is the same for the same settings of a recording."""
-    recording = msgspec.structs.replace(config, dictate=DictateConfig())
+    dictate = DictateConfig(sound=config.dictate.sound)
+    recording = msgspec.structs.replace(config, dictate=dictate)
     return hashlib.sha256(repr(recording).encode()).hexdigest()
 
 
@@ -325,9 +334,13 @@ class DictationDaemon:
             connection.close()
 
     def _start(self, listener: _Listener | None = None) -> OrderResult:
+        """Begin a recording. It is announced once the microphone delivers, as one may speak then.
+
+        Without a `listener`, wait for that.
+        """
         silence_s = self._config.vad.end_ms / 1000 if listener else FORGOTTEN_SECONDS
-        microphone = build_microphone(self._config.audio.input)
-        dictation = Dictation(microphone, silence_s)
+        began = Began(listener)
+        dictation = Dictation(microphone_alone(self._config), silence_s, began)
         try:
             dictation.open()
         except VoxtuiError as error:
@@ -335,13 +348,16 @@ class DictationDaemon:
         self._ended_at, self._error, self._dictated = None, "", Dictated("", "")
         self._listener = listener
         self._recording = threading.Thread(
-            target=self._record, args=(dictation, microphone, listener), name="voxtui-dictation"
+            target=self._record, args=(dictation, began), name="voxtui-dictation"
         )
-        result = OrderResult("listening")
-        if listener:
-            _send(listener.connection, result)
         self._recording.start()
-        return result
+        if listener or (began.event.wait(SILENT_SECONDS) and began.delivers):
+            if not listener and self._config.dictate.sound:
+                play = partial(play_cue, self._config)
+                threading.Thread(target=play, name="voxtui-cue", daemon=True).start()
+            return OrderResult("listening")
+        result = self._stop()
+        return OrderResult("idle", error=result.error or result.problem)
 
     def _stop(self) -> OrderResult:
         assert self._recording is not None
@@ -355,9 +371,9 @@ class DictationDaemon:
 
     # Runs on the thread of a recording.
 
-    def _record(
-        self, dictation: Dictation, microphone: Microphone, listener: _Listener | None
-    ) -> None:
+    def _record(self, dictation: Dictation, began: Began) -> None:
+        listener = began.listener
+
         def ended_at() -> float | None:
             return self._ended_at or (listener.ended_at() if listener else None)
 
@@ -372,11 +388,45 @@ class DictationDaemon:
         except Exception as error:  # noqa: BLE001 - the process that gives the next order says it
             self._error = f"The dictation failed: {error!r}."
         finally:
-            microphone.close()
+            dictation.close()
+            began.event.set()
         if listener:
             listener.over = True
+            if not began.delivers:
+                self._error = self._error or self._dictated.problem
             _send(listener.connection, self._result())
             listener.connection.close()
+
+
+class Began:
+    """A DictationView without a screen: it tells when a dictation begins, or cannot."""
+
+    def __init__(self, listener: _Listener | None) -> None:
+        self.listener = listener
+        self.event = threading.Event()
+        """Set when the microphone delivers, or the dictation is over."""
+        self.delivers = False
+
+    def listening(self) -> None:
+        if self.listener and not self.delivers:
+            _send(self.listener.connection, OrderResult("listening"))
+        self.delivers = True
+        self.event.set()
+
+    def caption(self, text: str) -> None:
+        pass
+
+    def notice(self, sentence: str) -> None:
+        pass
+
+
+def play_cue(config: Config) -> None:
+    """Play the two notes that say that one may speak, where no terminal does. Blocks for 0.5 s."""
+    speaker = build_speaker(config.audio.output)
+    with suppress(VoxtuiError), closing(speaker):
+        speaker.open()
+        speaker.play(build_cue(), Timestamps(), lambda: False)
+        speaker.finish(Timestamps(), lambda: False)
 
 
 def _send(connection: socket.socket, result: OrderResult) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import base64
 import os
 import re
+import select
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
+from io import FileIO
+from tempfile import TemporaryFile
 from typing import Literal, TypeAlias
 
 import click
@@ -24,6 +29,9 @@ PROGRAM_SECONDS = 10
 """Timeout of a program that takes the text."""
 
 HOOK_SECONDS = 60
+
+DISPLAY_SECONDS = 1.0
+"""Timeout of a display that is asked whether it is there."""
 
 BUFFER = "voxtui"
 """The name of the tmux buffer, which is deleted after the paste."""
@@ -44,31 +52,61 @@ def replace_words(text: str, file: str) -> str:
             raise ConfigError(f'{path}: {heard}: is not of the form "as heard" = "as written".')
     if not table:
         return text
-    by_words = {" ".join(heard.lower().split()): written for heard, written in table.items()}
-    longest_first = sorted(by_words, key=len, reverse=True)
-    either = "|".join(re.escape(heard).replace(r"\ ", r"\s+") for heard in longest_first)
+    longest_first = sorted(table, key=len, reverse=True)
+    # A group each, because two letters may be the same in `re` only: s and \u017f.
+    either = "|".join(
+        f"({re.escape(' '.join(heard.split()))})".replace(r"\ ", r"\s+") for heard in longest_first
+    )
     return re.sub(
         rf"(?<!\w)(?:{either})(?!\w)",
-        lambda found: by_words[" ".join(found[0].lower().split())],
+        lambda found: table[longest_first[(found.lastindex or 1) - 1]],
         text,
         flags=re.IGNORECASE,
     )
 
 
-def run_hook(text: str, command: str) -> str:
-    """Return the output of `command` for `text` on its stdin. Uses no shell. Raises InputError."""
+def check_hook(command: str) -> None:
+    """Raise InputError if `command` is no program that can be started."""
     try:
         words = shlex.split(command)
-        done = subprocess.run(
-            words, input=text.encode(), stdout=subprocess.PIPE, timeout=HOOK_SECONDS, check=False
-        )
-        printed = done.stdout.decode()
-    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"The hook {command!r} failed: {reason}.") from error
+    except ValueError as error:
+        raise InputError(f"The hook {command!r} failed: {error}.") from error
+    if not words or shutil.which(words[0]) is None:
+        raise InputError(f"The hook {command!r} failed: there is no such program.")
+
+
+def run_hook(text: str, command: str) -> str:
+    """Return the output of `command` for `text` on its stdin. Uses no shell. Raises InputError."""
+    # Files, because a process that it leaves behind would hold a pipe open.
+    with TemporaryFile() as given, TemporaryFile() as printed:
+        given.write(text.encode())
+        given.seek(0)
+        try:
+            done = subprocess.run(
+                shlex.split(command), stdin=given, stdout=printed, timeout=HOOK_SECONDS, check=False
+            )
+            printed.seek(0)
+            output = printed.read().decode()
+        except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise InputError(f"The hook {command!r} failed: {reason}.") from error
     if done.returncode:
         raise InputError(f"The hook {command!r} failed with exit code {done.returncode}.")
-    return printed.rstrip("\n")
+    return output.rstrip("\n")
+
+
+def check_target(target: Target, pane: str | None) -> None:
+    """Raise InputError if `deliver` could not deliver to `target`. Delivers nothing."""
+    match target:
+        case "stdout":
+            _check_reader()
+        case "clipboard":
+            if not _clipboard_program():
+                _open_terminal().close()
+        case "tmux":
+            _check_pane(pane)
+        case "type":
+            _type("")
 
 
 def deliver(text: str, target: Target, pane: str | None) -> None:
@@ -87,8 +125,27 @@ def deliver(text: str, target: Target, pane: str | None) -> None:
             _type(text)
 
 
+def _check_reader() -> None:
+    """Raise InputError if stdout is a pipe that nobody reads."""
+    poll = select.poll()
+    poll.register(1, 0)
+    if any(event & select.POLLERR for _, event in poll.poll(0)):
+        raise InputError("Nobody reads the text: the program behind the pipe has ended.")
+
+
 def _copy(text: str) -> None:
-    x11, wayland = "DISPLAY" in os.environ, "WAYLAND_DISPLAY" in os.environ
+    if command := _clipboard_program():
+        _hand_over(text, command, stays=True)
+        return
+    # OSC 52: the terminal itself keeps the text, also at the other end of SSH.
+    sequence = b"\x1b]52;c;" + base64.b64encode(text.encode()) + b"\x07"
+    with _open_terminal() as terminal:
+        terminal.write(sequence)
+
+
+def _clipboard_program() -> list[str] | None:
+    """Return the command that takes the text of the clipboard; None: the terminal does."""
+    x11, wayland = x11_answers(), wayland_answers()
     for usable, *command in (
         (wayland, "wl-copy"),
         (x11, "xclip", "-selection", "clipboard", "-in"),
@@ -97,12 +154,14 @@ def _copy(text: str) -> None:
         ("TMUX" in os.environ, "tmux", "load-buffer", "-w", "-"),
     ):
         if usable and shutil.which(command[0]):
-            return _hand_over(text, command, stays=True)
-    # OSC 52: the terminal itself keeps the text, also at the other end of SSH.
-    sequence = b"\x1b]52;c;" + base64.b64encode(text.encode()) + b"\x07"
+            return command
+    return None
+
+
+def _open_terminal() -> FileIO:
+    """Open the terminal for a sequence. Raises InputError."""
     try:
-        with open("/dev/tty", "wb", buffering=0) as terminal:
-            terminal.write(sequence)
+        return FileIO("/dev/tty", "wb")
     except OSError as error:
         raise InputError(
             "There is no clipboard: no program for it was found, and there is no terminal.",
@@ -110,16 +169,57 @@ def _copy(text: str) -> None:
         ) from error
 
 
-def _paste_in_tmux(text: str, pane: str | None) -> None:
+def x11_answers() -> bool:
+    """Return whether the X server of DISPLAY takes connections: a variable may be stale."""
+    display = os.environ.get("DISPLAY", "")
+    host, _, number = display.rpartition(":")
+    number = number.partition(".")[0]
+    if not number.isdecimal():
+        return False
+    path = f"/tmp/.X11-unix/X{number}"
+    match host:
+        case "" | "unix":
+            return _connects(socket.AF_UNIX, f"\0{path}") or _connects(socket.AF_UNIX, path)
+        case _ if host.startswith("/"):  # macOS
+            return _connects(socket.AF_UNIX, display)
+        case _:  # SSH
+            return _connects(socket.AF_INET, (host, 6000 + int(number)))
+
+
+def wayland_answers() -> bool:
+    display = os.environ.get("WAYLAND_DISPLAY", "")
+    folder = os.environ.get("XDG_RUNTIME_DIR", "")
+    return bool(display) and _connects(socket.AF_UNIX, os.path.join(folder, display))
+
+
+def _connects(family: socket.AddressFamily, address: str | tuple[str, int]) -> bool:
+    with socket.socket(family) as connection, suppress(OSError):
+        connection.settimeout(DISPLAY_SECONDS)
+        connection.connect(address)
+        return True
+    return False
+
+
+def _check_pane(pane: str | None) -> None:
+    """Raise InputError if tmux has no such pane, or its program has ended."""
     if shutil.which("tmux") is None:
-        raise InputError("tmux is not installed.")
+        raise InputError("tmux is not installed.", "--to clipboard or --to type need none.")
+    target = ["-t", pane] if pane else []
+    dead = _hand_over("", ["tmux", "display-message", "-p", *target, "#{pane_dead}#{pane_id}"])
+    if not dead.startswith("0%"):
+        which = f"no pane {pane}" if dead.strip() in ("", "0") else "a pane whose program has ended"
+        raise InputError(f"tmux: there is {which}.", "`tmux list-panes -a` lists them.")
+
+
+def _paste_in_tmux(text: str, pane: str | None) -> None:
+    _check_pane(pane)
     target = ["-t", pane] if pane else []
     _hand_over(text, ["tmux", "load-buffer", "-b", BUFFER, "-"])
     _hand_over("", ["tmux", "paste-buffer", "-p", "-d", "-b", BUFFER, *target])
 
 
 def _type(text: str) -> None:
-    """Type `text` into the focused window.
+    """Type `text` into the focused window; an empty one shows that it is possible.
 
     On Wayland xdotool would report success and type nothing. ydotool sends the places of keys on
     a US keyboard, so it is the last choice and takes ASCII only.
@@ -132,15 +232,16 @@ def _type(text: str) -> None:
         (text.isascii(), "ydotool", "type", "--file", "-"),
     ):  # fmt: skip
         if usable and shutil.which(command[0]):
-            return _hand_over(text, command)
+            _hand_over(text, command)
+            return
     raise InputError(
         "No program here can type: wtype (Wayland), xdotool (X11) or ydotool.",
         "--to clipboard or --to tmux needs none of them.",
     )
 
 
-def _hand_over(text: str, command: Sequence[str], stays: bool = False) -> None:
-    """Give `text` to the stdin of `command`. Raises InputError.
+def _hand_over(text: str, command: Sequence[str], stays: bool = False) -> str:
+    """Give `text` to the stdin of `command`, and return its output. Raises InputError.
 
     `stays`: it serves the clipboard in the background from now on. It must inherit no pipe, because
     the reader of that pipe would wait for its end.
@@ -150,7 +251,7 @@ def _hand_over(text: str, command: Sequence[str], stays: bool = False) -> None:
         done = subprocess.run(
             command,
             input=text.encode(),
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL if stays else subprocess.PIPE,
             stderr=subprocess.DEVNULL if stays else subprocess.PIPE,
             timeout=PROGRAM_SECONDS,
             check=False,
@@ -161,3 +262,4 @@ def _hand_over(text: str, command: Sequence[str], stays: bool = False) -> None:
         *_, reason = (done.stderr or b"").decode(errors="replace").strip().splitlines() or [""]
         why = f": {reason}" if reason else "."
         raise InputError(f"{name} failed with exit code {done.returncode}{why}")
+    return (done.stdout or b"").decode(errors="replace")

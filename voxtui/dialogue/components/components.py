@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from voxtui.dialogue.commands import ReplaceComponents
 from voxtui.dialogue.components.sound_devices import SoundDevices
@@ -10,7 +11,14 @@ from voxtui.dialogue.data import SpeechChunk
 from voxtui.dialogue.events import Event, Loaded, Loading, Notice
 from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.live_config import LiveConfig
-from voxtui.dialogue.protocols import DEFAULT_OPTIONS, Brain, ReplyOptions, Speaker, Voice
+from voxtui.dialogue.protocols import (
+    DEFAULT_OPTIONS,
+    Brain,
+    ReplyOptions,
+    Speaker,
+    SpeechDetector,
+    Voice,
+)
 from voxtui.dialogue.speech.speech import VoiceWorker
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import ModelError, ModelLost, NoGpu, RemoteError
@@ -18,6 +26,21 @@ from voxtui.settings.schema import Config
 
 CHECK_RATE, CHECK_SECONDS = 48_000, 0.25
 """The tone that a newly chosen speaker plays, so that the user recognises it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The models of an engine."""
+
+    detector: SpeechDetector
+    brain: Brain | Fallbacks[Brain]
+    voice: Voice | Fallbacks[Voice] | None = None
+    """None: no sound."""
+    overhearing: SpeechDetector | None = None
+    """The detector of speech over an answer, which runs on the microphone's thread: with
+    headphones, or in frames without an echo."""
+    owned: bool = True
+    """False: several engines of one process use them one after the other, warm."""
 
 
 class Components:
@@ -30,14 +53,12 @@ class Components:
     def __init__(
         self,
         devices: SoundDevices,
-        brain: Brain | Fallbacks[Brain],
-        voice: Voice | Fallbacks[Voice] | None,
+        models: Models,
         config: LiveConfig,
         emit: Callable[[Event], object],
-        owned: bool = True,
     ) -> None:
         self.devices = devices
-        self._owned = owned
+        self._owned = models.owned
         self._config = config
         self.closing = False
         """the program ends, so the loading stops; any thread may set it"""
@@ -45,8 +66,8 @@ class Components:
         """no answer is spoken; any thread may set it"""
         self.voice: VoiceWorker | None = None
         self._brain: Brain | None = None
-        self._brains = _brain_loaders(brain)
-        self._voices = None if voice is None else _voice_loaders(voice)
+        self._brains = _brain_loaders(models.brain)
+        self._voices = None if models.voice is None else _voice_loaders(models.voice)
         self._emit = emit
 
     @property

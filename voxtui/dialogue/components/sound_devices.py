@@ -5,20 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from voxtui.dialogue.data import Frame
 from voxtui.dialogue.events import Event, MicrophoneLost, MicrophoneOpened, Notice
-from voxtui.dialogue.protocols import Microphone, Speaker
+from voxtui.dialogue.protocols import Microphone, SoundSystem, Speaker
 from voxtui.errors import DeviceError
 
 T = TypeVar("T")
-
-FallbackDevices = Callable[[], tuple[Microphone, Speaker]]
-"""Makes the system's default devices, which replace a lost one. Called while neither is open."""
-
 
 LOOK_SECONDS = 1.0
 """Interval between two attempts to open a missing device."""
@@ -26,12 +23,31 @@ LOOK_SECONDS = 1.0
 HURRY_SECONDS = 10.0
 """Time after a loss or a change of the sound system in which that interval is kept."""
 
+WAKE_SECONDS = 5.0
+"""A microphone that opened but delivers nothing yet is opened again after this time only, because
+it may need seconds to wake, and does so anew each time."""
+
 LOOK_SHARE = 20
 """Later an attempt is repeated after this many times its duration, because PortAudio may take long
 to start, and a person may have no microphone at all."""
 
 _STARTING = object()
 """A sound server that starts offers its default first; one more look finds the chosen device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The configured devices."""
+
+    microphone: Microphone | None = None
+    """None: clips and text only."""
+    speaker: Speaker | None = None
+    """None: no sound."""
+    system: SoundSystem | None = None
+    """None: a lost device is not replaced."""
+
+
+NO_DEVICES = Devices()
 
 
 class SoundDevices:
@@ -43,26 +59,22 @@ class SoundDevices:
     Only the engine's thread opens, replaces and closes them; any thread may read `level`.
     `on_frame(frame)` is called for every frame. `on_lost(opening, message)` is called once when
     the microphone disappears; pass `opening` to `is_in_use`. Both are called on the microphone's
-    thread. Without `fallback_devices` no lost device is replaced. `sound_system()` returns a value
-    that changes when devices come or go, as far as the system tells.
+    thread.
     """
 
     def __init__(
         self,
-        microphone: Microphone | None,
-        speaker: Speaker | None,
-        fallback_devices: FallbackDevices | None,
+        devices: Devices,
         on_frame: Callable[[Frame], None],
         on_lost: Callable[[object, str], None],
-        sound_system: Callable[[], object] = lambda: None,
     ) -> None:
-        self.microphone = microphone
-        self.speaker = speaker
-        self._chosen = (microphone, speaker)
+        self.microphone = devices.microphone
+        self.speaker = devices.speaker
+        self._chosen = (devices.microphone, devices.speaker)
         """the configured or chosen devices, even while others replace them"""
         self.speaker_lost = False
         """the speaker failed during an answer"""
-        self._fallback_devices = fallback_devices
+        self._system = devices.system
         self._on_frame = on_frame
         self._on_lost = on_lost
         self._openings = WeakKeyDictionary[Microphone, object]()
@@ -71,8 +83,9 @@ class SoundDevices:
         """the microphone replaced a lost one, and has delivered no frame yet"""
         self._candidate: Microphone | None = None
         """a microphone that opened after all were lost, and has delivered no frame yet"""
+        self._candidate_at = 0.0
+        """monotonic seconds at which it was opened"""
         self._speaker_missing = False
-        self._sound_system = sound_system
         self._system_seen: object = None
         self._check_at = 0.0
         """monotonic seconds of the next look at the sound system"""
@@ -84,7 +97,7 @@ class SoundDevices:
     def missing(self) -> bool:
         """True while a microphone or a speaker that was asked for is not there."""
         microphone_missing = self.microphone is None and self._chosen[0] is not None
-        return self._fallback_devices is not None and (microphone_missing or self._speaker_missing)
+        return self._system is not None and (microphone_missing or self._speaker_missing)
 
     @property
     def level(self) -> float:
@@ -95,7 +108,7 @@ class SoundDevices:
     @property
     def watched(self) -> bool:
         """True if `look` may find something. It must be called about once a second."""
-        return self._fallback_devices is not None
+        return self._system is not None
 
     def attend(self, attended: bool) -> None:
         """Have the microphone deliver frames; False: until it has proved to work. Any thread."""
@@ -122,10 +135,10 @@ class SoundDevices:
         that works is closed only if the system tells that devices came or went.
         """
         began = time.monotonic()
-        if self._fallback_devices is None or began < self._check_at:
+        if self._system is None or began < self._check_at:
             return []
         self._check_at = began + LOOK_SECONDS
-        system, seen = self._sound_system(), self._system_seen
+        system, seen = self._system.version(), self._system_seen
         self._system_seen = system
         if changed := seen is not None and system != seen:
             self._hurry()
@@ -140,15 +153,18 @@ class SoundDevices:
         self._look_at = 0.0
 
     def _open_missing(self, system_changed: bool) -> list[Event]:
-        assert self._fallback_devices is not None
+        assert self._system is not None
         began = time.monotonic()
+        if self._candidate and not system_changed and began < self._candidate_at + WAKE_SECONDS:
+            return self.try_speaker()
         self._drop_candidate()
         if system_changed and self.microphone is None:
             _close(self.speaker)
             self._speaker_missing = self._chosen[1] is not None
         if self.microphone is None and self._chosen[0] is not None:
-            fallback, _ = self._fallback_devices()
+            fallback, _ = self._system.default_devices()
             self._candidate = _first((self._chosen[0], fallback), self.listen)
+            self._candidate_at = began
         events = self.try_speaker()
         now = time.monotonic()
         self._look_at = 0.0 if now < self._hurry_until else now + LOOK_SHARE * (now - began)
@@ -156,9 +172,9 @@ class SoundDevices:
 
     def try_speaker(self) -> list[Event]:
         """Open the speaker if it is missing. Returns the events to report."""
-        if self._fallback_devices is None or not self._speaker_missing:
+        if self._system is None or not self._speaker_missing:
             return []
-        _, fallback = self._fallback_devices()
+        _, fallback = self._system.default_devices()
         opened = _first((self._chosen[1], fallback), lambda speaker: speaker.open())
         if opened is None:
             return []
@@ -193,7 +209,7 @@ class SoundDevices:
             events += self._open_anew((self.microphone,), (self.speaker,))
         if self.microphone is not None:
             events.append(MicrophoneOpened(self.microphone.name))
-        elif self._chosen[0] is not None and self._fallback_devices is None:
+        elif self._chosen[0] is not None and self._system is None:
             events.append(MicrophoneLost())
         return events
 
@@ -224,7 +240,7 @@ class SoundDevices:
 
     def replace_microphone(self) -> list[Event]:
         """Replace the lost microphone, unless it is a replacement that delivered no frame."""
-        if self._fallback_devices is None or self.is_unproven:
+        if self._system is None or self.is_unproven:
             self._hurry()
             _close(self.microphone)
             self.microphone = None
@@ -252,12 +268,12 @@ class SoundDevices:
 
         Both are closed first, because PortAudio finds new devices only while no stream is open.
         """
-        if self._fallback_devices is None:
+        if self._system is None:
             return []
         old_microphone, old_speaker = self.microphone, self.speaker
         names = [part.name if part else None for part in (old_microphone, old_speaker)]
         self.close()
-        microphone, speaker = self._fallback_devices()
+        microphone, speaker = self._system.default_devices()
         self.microphone = _first((*microphones, microphone), self.listen)
         opened = _first((*speakers, speaker), lambda speaker: speaker.open())
         self.speaker = opened

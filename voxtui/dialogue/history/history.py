@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from voxtui.dialogue.data import Token, Utterance
+from voxtui.dialogue.data import Token
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import PastTurn
 
@@ -42,24 +42,14 @@ class History:
         last = self.past[-1] if self.past else None
         return last if last is not None and not last.reply and not last.attached else None
 
-    def add(
-        self,
-        turn: int,
-        user_input: Utterance | str,
-        words: str | None,
-        reply: Sequence[Token],
-        heard: str,
-        clock: str = "",
-        by_rule: bool = False,
-        private: bool = False,
-    ) -> None:
-        """Add a turn with the tokens of `reply` that were `heard`; nothing if none was heard.
+    def add(self, turn: PastTurn, heard: str, by_rule: bool = False) -> None:
+        """Add `turn` with the tokens of its reply that were `heard`; nothing if none was heard.
 
-        The reply is not the brain's own if `by_rule`. `private`: see PastTurn.
+        The reply is not the brain's own if `by_rule`.
         """
-        tokens = _tokens_within(reply, len(heard))
+        tokens = _tokens_within(turn.reply, len(heard))
         if any(token.text for token in tokens):
-            added = PastTurn(user_input, words, tokens, number=turn, clock=clock, private=private)
+            added = replace(turn, reply=tokens)
             self._set((*self.past, added), DELAY if by_rule else 1.0)
 
     def insert(self, turn: PastTurn, after: int | None = None, first: bool = False) -> None:

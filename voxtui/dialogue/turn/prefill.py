@@ -6,9 +6,10 @@ import threading
 import time
 
 from voxtui.dialogue.dialogue import Dialogue
-from voxtui.dialogue.events import Notice, PrefillProgress
+from voxtui.dialogue.events import Notice, PrefillProgress, State
 from voxtui.dialogue.history.attachments import Attachment, attached_tokens, fit
-from voxtui.dialogue.protocols import Past, ReplyOptions, TurnRequest
+from voxtui.dialogue.protocols import Past, TurnRequest
+from voxtui.errors import ModelLost
 
 LEAST_TOKENS = 80
 """A prompt with fewer tokens left is not reported: it is read within some seconds."""
@@ -48,11 +49,29 @@ class HistoryPrefill:
         self._dialogue = dialogue
         self._progress = PrefillTracker()
 
-    def read(self, past: Past, options: ReplyOptions) -> None:
-        """Let the brain read `past`. Returns at once; another turn ends it."""
+    def read(self, past: Past) -> None:
+        """Let the brain read `past`, and the time of a turn that would begin now.
+
+        Returns at once; another turn ends it.
+        """
+        options = self._dialogue.timed_options(past)
         self._dialogue.components.brain.read(
             TurnRequest(past, cancelled=threading.Event(), options=options), self._report
         )
+
+    def read_history(self) -> None:
+        """Let the brain read the history, unless somebody speaks."""
+        if self._dialogue.is_quiet:
+            self.read(self._dialogue.history.past)
+
+    def replace_lost_brain(self, reason: ModelLost) -> None:
+        """Load the next brain, which reads the history."""
+        dialogue = self._dialogue
+        dialogue.enter(State.LOADING)
+        dialogue.components.replace_lost_brain(reason)
+        dialogue.emit(dialogue.components.loaded())
+        dialogue.enter(State.READY)
+        self.read_history()
 
     def attach(self, attachment: Attachment) -> None:
         """Add what fits of a text to the history, and say what does not."""

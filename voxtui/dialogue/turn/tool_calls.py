@@ -43,7 +43,7 @@ def run_call(
     report, result = CallReport(call, CallOutcome.REFUSED), NOTHING
     if tool.acts and again:
         report = replace(report, detail=DONE_ALREADY)
-    elif tool.acts and not dialogue.confirms:
+    elif tool.acts and not dialogue.front_end.confirms:
         report = replace(report, detail=f"{tool.name} needs a key, which nobody can press here.")
     elif tool.acts and not _confirmed(call, handle, dialogue):
         end = CallOutcome.CANCELLED if cancelled.is_set() else CallOutcome.REFUSED

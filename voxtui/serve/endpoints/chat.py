@@ -9,21 +9,20 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 from anyio import to_thread
-from msgspec import Meta
 
 from voxtui.audio.clips import load_clip
 from voxtui.dialogue.data import Token, Utterance
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import InputError, ModelError
-from voxtui.serve.endpoints.transcriptions import check_model
+from voxtui.serve.endpoints.chat_completion import ChatCompletion, Message, Sound, parsed
 from voxtui.serve.exchange import Endpoint, Exchange
-from voxtui.serve.openai_types import HttpError, decoded, failed
+from voxtui.serve.openai_types import HttpError, failed
 from voxtui.serve.upload import Disconnected, Spool, small_body
 
 if TYPE_CHECKING:
@@ -35,73 +34,8 @@ if TYPE_CHECKING:
 MOST_BYTES = 32 * 2**20
 """Two minutes of stereo at 44.1 kHz, in base64."""
 
-LONGEST_TEXT = 4000
-"""Characters of all messages. The embedded model reads them in one context."""
-
-
-class _Sound(msgspec.Struct):
-    data: str
-
-
-class _ContentPart(msgspec.Struct):
-    type: str
-    text: str = ""
-    input_audio: _Sound | None = None
-
-
-class _Message(msgspec.Struct):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[_ContentPart] | None = None
-
-    @property
-    def parts(self) -> list[_ContentPart]:
-        return (
-            [_ContentPart("text", self.content)]
-            if isinstance(self.content, str)
-            else self.content or []
-        )
-
-
-class _Usage(msgspec.Struct):
-    include_usage: bool = False
-
-
-WITHOUT_EFFECT = frozenset(
-    ("frequency_penalty", "logit_bias", "metadata", "parallel_tool_calls", "prediction",
-     "presence_penalty", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention",
-     "reasoning_effort", "safety_identifier", "seed", "service_tier", "store", "temperature",
-     "top_p", "user", "verbosity")
-)  # fmt: skip
-"""OpenAI's fields that change nothing here: `[generation]` of the configuration decides."""
-
-REFUSED: dict[str, tuple[object, ...]] = {
-    "audio": (), "function_call": ("none",), "functions": ([],), "logprobs": (False,),
-    "moderation": (), "n": (1,), "tool_choice": ("none",), "tools": ([],), "top_logprobs": (0,),
-    "web_search_options": (),
-}  # fmt: skip
-"""OpenAI's fields that are refused, and the values that ask for nothing. null is always one."""
-
-
-class Request(msgspec.Struct):
-    """The body of a request. Fields that OpenAI does not have are ignored."""
-
-    messages: Annotated[list[_Message], Meta(min_length=1, max_length=500)]
-    model: str = ""
-    stream: bool = False
-    stream_options: _Usage | None = None
-    max_tokens: Annotated[int, Meta(ge=1)] | None = None
-    max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
-    modalities: list[str] | None = None
-    response_format: dict[str, Any] | None = None
-    stop: (
-        Annotated[str, Meta(min_length=1)]
-        | Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=4)]
-        | None
-    ) = None
-
-    @property
-    def stops(self) -> list[str]:
-        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+JSON_ONLY = "Answer with JSON only."
+"""The instruction of a client that asks for JSON and sends none."""
 
 
 class Chat(Endpoint):
@@ -113,43 +47,19 @@ class Chat(Endpoint):
         self._models = models
 
     async def answer(self, exchange: Exchange) -> None:
-        request = self._checked(await small_body(exchange.receive, MOST_BYTES))
+        request = parsed(await small_body(exchange.receive, MOST_BYTES), self._models)
         async with exchange.watched(), self.pool.lend(exchange) as parts:
             if parts.brain is None:
                 raise HttpError(404, "No chat model is loaded here.", code="model_not_found")
+            if request.json_schema and parts.brain.name == "voxtral":
+                raise HttpError(
+                    400, "Voxtral cannot be held to JSON.", param="response_format",
+                    code="unsupported_value",
+                )  # fmt: skip
             await self._answer(request, parts, parts.brain, exchange)
 
-    def _checked(self, body: bytes) -> Request:
-        """Return the request. Raises HttpError."""
-        request = decoded(body, Request)
-        for field, value in decoded(body, dict[str, Any]).items():
-            if field in REFUSED and value is not None and value not in REFUSED[field]:
-                raise HttpError(
-                    400, f"{field} is not supported here.", param=field, code="unsupported_value"
-                )
-        kind = (request.response_format or {}).get("type", "text")
-        if kind != "text":
-            raise HttpError(
-                400, f"response_format {kind!r} is not supported. Supported: text.",
-                param="response_format", code="unsupported_value",
-            )  # fmt: skip
-        check_model(request.model, *self._models)
-        if request.modalities is not None and "audio" in request.modalities:
-            raise HttpError(400, "Answers are text; /v1/audio/speech speaks.", param="modalities")
-        if request.messages[-1].role != "user":
-            raise HttpError(400, "The last message must be the user's.", param="messages")
-        parts = [part for message in request.messages for part in message.parts]
-        if unknown := {part.type for part in parts} - {"text", "input_audio"}:
-            raise HttpError(400, f"{min(unknown)!r} is not supported.", param="messages")
-        if sum(len(part.text) for part in parts) > LONGEST_TEXT:
-            raise HttpError(
-                400, f"The messages have more than {LONGEST_TEXT} characters.", param="messages",
-                code="context_length_exceeded",
-            )  # fmt: skip
-        return request
-
     async def _answer(
-        self, request: Request, parts: ModelSet, brain: Brain, exchange: Exchange
+        self, request: ChatCompletion, parts: ModelSet, brain: Brain, exchange: Exchange
     ) -> None:
         """Answer on a thread, until the client has left. Raises HttpError and Disconnected."""
         answer = _ChatAnswer(exchange, self._models[1])
@@ -165,7 +75,10 @@ class Chat(Endpoint):
         def tokens() -> Generator[str]:
             nonlocal generated
             past, said, instructions = self._heard(request, parts, exchange.cancelled)
-            options = ReplyOptions(instructions, most, voice="none")
+            schema = request.json_schema
+            options = ReplyOptions(
+                instructions or (JSON_ONLY if schema else None), most, "none", json_schema=schema
+            )
             turn = TurnRequest(past, said, timestamps, exchange.cancelled, options)
             with closing(brain.reply(turn)) as items:
                 for item in items:
@@ -204,6 +117,8 @@ class Chat(Endpoint):
             "total_tokens": prompt + generated,
         }
         reason = "length" if generated >= limit else "stop"
+        if reason == "stop" and request.json_schema and not request.stops:
+            _check_json("".join(texts))
         self.metrics.answered(self.name, 200)
         if request.stream:
             options = request.stream_options
@@ -212,7 +127,7 @@ class Chat(Endpoint):
             await answer.whole("".join(texts), reason, usage)
 
     def _heard(
-        self, request: Request, parts: ModelSet, cancelled: threading.Event
+        self, request: ChatCompletion, parts: ModelSet, cancelled: threading.Event
     ) -> tuple[Past, Utterance | str, str | None]:
         """Return the past, the user's part, and the instruction. Runs on a thread.
 
@@ -237,7 +152,7 @@ class Chat(Endpoint):
             raise InputError("The last message is empty.")
         return past, said, "\n\n".join(instructions) or None
 
-    def _words(self, message: _Message, parts: ModelSet, cancelled: threading.Event) -> str:
+    def _words(self, message: Message, parts: ModelSet, cancelled: threading.Event) -> str:
         words = [
             part.text
             if part.input_audio is None
@@ -246,7 +161,7 @@ class Chat(Endpoint):
         ]
         return "\n".join(text for text in words if text.strip())
 
-    def _utterance(self, sound: _Sound) -> Utterance:
+    def _utterance(self, sound: Sound) -> Utterance:
         """Decode a sound. Raises InputError."""
         try:
             data = b64decode(sound.data, validate=True)
@@ -260,6 +175,14 @@ class Chat(Endpoint):
                 raise InputError(str(error).replace(f"{file.path}:", "The input_audio")) from error
         samples = np.ascontiguousarray(clip.samples)
         return Utterance(samples, ((0.0, clip.seconds),), time.monotonic())
+
+
+def _check_json(text: str) -> None:
+    """Raise HttpError if `text` is not JSON, so that no client takes it for an answer."""
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise failed("The model did not keep to response_format.") from error
 
 
 def until_stop(texts: Iterator[str], stops: Sequence[str]) -> Iterator[str]:

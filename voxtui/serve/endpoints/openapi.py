@@ -1,158 +1,78 @@
-"""The description of the server for `/openapi.json`."""
+"""The description of the server for `/openapi.json`, from the types of its requests."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from voxtui.serve.endpoints.chat_completion import ChatCompletion
 from voxtui.serve.endpoints.speech import MEDIA
-from voxtui.serve.endpoints.transcriptions import FORMATS
-from voxtui.serve.openai_types import MOST_SPOKEN
+from voxtui.serve.endpoints.transcriptions import FORMATS, TIMES
+from voxtui.serve.openai_types import ErrorBody, SpeechRequest, Transcript
 
-ERROR: dict[str, Any] = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code"],
-            "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
-                "param": {"type": ["string", "null"]},
-                "code": {"type": ["string", "null"]},
-            },
-        }
-    },
-}
-
-TRANSCRIPT: dict[str, Any] = {
-    "type": "object",
-    "required": ["text", "usage"],
-    "properties": {"text": {"type": "string"}, "usage": {"type": "object"}},
-}
+REFUSALS = (400, 401, 403, 404, 408, 413, 429, 500, 503, 507)
 
 
 def openapi(version: str) -> dict[str, Any]:
     """Return the description of the HTTP paths, in OpenAPI 3.1."""
-
-    def json(schema: dict[str, Any]) -> dict[str, Any]:
-        return {"application/json": {"schema": schema}}
-
-    def answers(description: str, content: dict[str, Any], *errors: int) -> dict[str, Any]:
-        refusals = {
-            str(status): {"description": "refused", "content": json(ERROR)}
-            for status in (401, 403, *errors)
-        }
-        return {"200": {"description": description, "content": content}, **refusals}
-
-    def get(description: str, content: dict[str, Any]) -> dict[str, Any]:
-        return {"get": {"summary": description, "responses": answers(description, content)}}
-
-    anything: dict[str, Any] = {"type": "object"}
-    text = {"schema": {"type": "string"}}
-    transcription = {
+    types = ErrorBody, Transcript, ChatCompletion, SpeechRequest
+    (error, transcript, chat, speech), components = msgspec.json.schema_components(
+        types, ref_template="#/components/schemas/{name}"
+    )
+    anything, text = {"type": "object"}, {"type": "string"}
+    form = {
         "type": "object",
         "required": ["file"],
         "properties": {
-            "model": {"type": "string"},
+            "file": {"type": "string", "format": "binary"},
+            "model": text,
             "response_format": {"enum": list(FORMATS)},
             "stream": {"enum": ["true", "false"]},
-            "language": {"type": "string"},
-            "file": {"type": "string", "format": "binary"},
+            "language": text,
+            "timestamp_granularities[]": {"enum": list(TIMES)},
         },
     }
-    speech = {
-        "type": "object",
-        "required": ["input"],
-        "properties": {
-            "input": {"type": "string", "minLength": 1, "maxLength": MOST_SPOKEN},
-            "model": {"type": "string"},
-            "voice": {"type": "string"},
-            "response_format": {"enum": list(MEDIA)},
-            "speed": {"type": "number", "minimum": 0.25, "maximum": 4},
-        },
-    }
-    message = {
-        "type": "object",
-        "required": ["role"],
-        "properties": {"role": {"enum": ["system", "developer", "user", "assistant"]}},
-    }
-    chat = {
-        "type": "object",
-        "required": ["messages"],
-        "properties": {
-            "messages": {"type": "array", "minItems": 1, "items": message},
-            "model": {"type": "string"},
-            "stream": {"type": "boolean"},
-            "max_tokens": {"type": "integer", "minimum": 1},
-        },
-    }
+
+    def content(*media: str, **schemas: Any) -> dict[str, Any]:
+        return {
+            **{f"application/{kind}": {"schema": schema} for kind, schema in schemas.items()},
+            **{kind: {"schema": text} for kind in media},
+        }
+
+    def operation(summary: str, answer: dict[str, Any]) -> dict[str, Any]:
+        refused = {"description": "refused", "content": content(json=error)}
+        answers = {str(status): refused for status in REFUSALS}
+        answers["200"] = {"description": summary, "content": answer}
+        return {"summary": summary, "responses": answers}
+
+    def get(summary: str, *media: str) -> dict[str, Any]:
+        return {"get": operation(summary, content(*media) or content(json=anything))}
+
+    def post(summary: str, answer: dict[str, Any], media: str, schema: Any) -> dict[str, Any]:
+        body = {"required": True, "content": {media: {"schema": schema}}}
+        return {"post": {**operation(summary, answer), "requestBody": body}}
+
+    json, events = "application/json", "text/event-stream"
+    words = content("text/plain", "text/vtt", events, json=transcript)
     return {
         "openapi": "3.1.0",
         "info": {"title": "voxtui", "version": version},
-        "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
         "security": [{}, {"key": []}],
         "paths": {
-            "/healthz": get("The server runs", json(anything)),
-            "/readyz": get("The models are loaded", json(anything)),
-            "/metrics": get("Counters and times for Prometheus", {"text/plain": text}),
-            "/openapi.json": get("This description", json(anything)),
-            "/v1/models": get("The models", json(anything)),
-            "/v1/audio/transcriptions": {
-                "post": {
-                    "summary": "Speech to text",
-                    "requestBody": {
-                        "required": True,
-                        "content": {"multipart/form-data": {"schema": transcription}},
-                    },
-                    "responses": answers(
-                        "The words",
-                        {
-                            **json(TRANSCRIPT),
-                            "text/plain": text,
-                            "text/vtt": text,
-                            "text/event-stream": text,
-                        },
-                        400,
-                        404,
-                        408,
-                        413,
-                        429,
-                        500,
-                    ),
-                }
-            },
-            "/v1/chat/completions": {
-                "post": {
-                    "summary": "An answer to texts and sounds",
-                    "requestBody": {"required": True, "content": json(chat)},
-                    "responses": answers(
-                        "The answer",
-                        {**json(anything), "text/event-stream": text},
-                        400,
-                        404,
-                        408,
-                        413,
-                        429,
-                        500,
-                    ),
-                }
-            },
-            "/v1/audio/speech": {
-                "post": {
-                    "summary": "Text to speech",
-                    "requestBody": {"required": True, "content": json(speech)},
-                    "responses": answers(
-                        "The sound",
-                        {kind: {"schema": {"type": "string"}} for kind in MEDIA.values()},
-                        400,
-                        404,
-                        408,
-                        413,
-                        429,
-                        500,
-                    ),
-                }
-            },
+            "/healthz": get("The server runs"),
+            "/readyz": get("The models are loaded"),
+            "/metrics": get("Counters and times for Prometheus", "text/plain"),
+            "/openapi.json": get("This description"),
+            "/v1/models": get("The models"),
+            "/v1/audio/transcriptions": post("The words", words, "multipart/form-data", form),
+            "/v1/chat/completions": post(
+                "The answer to texts and sounds", content(events, json=anything), json, chat
+            ),
+            "/v1/audio/speech": post("The sound", content(events, *MEDIA.values()), json, speech),
         },
     }

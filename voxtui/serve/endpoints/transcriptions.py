@@ -36,6 +36,13 @@ MOONSHINE = "moonshine-tiny-en"
 
 FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 
+TIMES = ("segment",)
+"""Values of timestamp_granularities: the recognisers tell no times of words."""
+
+WITHOUT_EFFECT = frozenset(("chunking_strategy", "keywords", "prompt", "temperature"))
+
+REFUSED = frozenset(("include", "known_speaker_names", "known_speaker_references"))
+
 ENGLISH = ("en", "english")
 
 MEDIA = {"text": "text/plain", "srt": "text/plain", "vtt": "text/vtt"}
@@ -86,14 +93,14 @@ class Options:
                 if value and self.speaks_english_only and value.lower() not in ENGLISH:
                     raise _unsupported(name, value, "en")
             case "timestamp_granularities":
-                if value != "segment":
-                    raise _unsupported(name, value, "segment")
+                if value not in TIMES:
+                    raise _unsupported(name, value, ", ".join(TIMES))
                 self.granularities.add(value)
-            case "include" | "known_speaker_names" | "known_speaker_references":
+            case field if field in REFUSED:
                 raise _unsupported(name, value, "nothing")
             case "temperature":
                 _check_number(name, value)
-            case _:  # `prompt` and `chunking_strategy` are without effect
+            case _:  # WITHOUT_EFFECT, or not OpenAI's
                 pass
         # Checked here and not at the end of the form: the first event may leave before that.
         if self.stream and self.response_format in ("srt", "vtt"):

@@ -1,18 +1,39 @@
-// The page: hold to talk, read both sides, see where the time went.
+// The page: talk by taps or by holding, or type; read both sides, see where the time went.
 
 import { Line } from "./line.js";
 import { showTimes } from "./times.js";
-import { addEntry, drop, entries, history, setText } from "./words.js";
+import { addEntry, asMarkdown, clear, drop, entries, history, setText } from "./words.js";
 
 const RATE = 24000;
-const TAP_MS = 250; // a shorter press only stops the answer
-const READY = "Ready. Hold Space or the button, and speak.";
-const SPEAKING = "Speaking. Hold to interrupt.";
+const TAP_MS = 300; // a longer press is held: its end sends the words
+const SHORTEST = RATE / 10; // samples; the server takes no less
+const READY = "Ready.";
+const LISTENING = "Listening. Stop or Esc throws it away.";
+const SPEAKING = "Speaking.";
 
 const byId = (id) => document.getElementById(id);
 const talkButton = byId("talk");
 
-const say = (text) => { if (byId("status").textContent !== text) byId("status").textContent = text; };
+function say(text) {
+  if (byId("status").textContent !== text) byId("status").textContent = text;
+  label();
+}
+
+// Says on the button what a tap does.
+function label() {
+  const state = pressed !== null ? "listening" : speaking ? "speaking" : response || wanted ? "thinking" : "idle";
+  const words = {
+    listening: latched ? "Listening… tap to send" : "Listening… let go to send",
+    speaking: "Speaking… tap to talk",
+    thinking: "Thinking… tap to talk",
+    idle: "Tap to talk",
+  }[state];
+  if (talkButton.textContent !== words) talkButton.textContent = words;
+  talkButton.dataset.state = state;
+  byId("stop").hidden = state === "idle";
+  byId("level").hidden = state !== "listening";
+  if (state !== "thinking") byId("progress").hidden = true;
+}
 const warn = (text) => { if (byId("problem").textContent !== text) byId("problem").textContent = text; };
 
 let draft = null; // the entry of what is being said
@@ -38,6 +59,10 @@ function take(event) {
     case "x_voxtui.caption":
       if (draft ?? said.at(-1)) setText(draft ?? said.at(-1), event.text);
       break;
+    case "x_voxtui.prefill":
+      byId("progress").hidden = event.done >= event.total || response === null;
+      byId("progress").value = event.done / event.total;
+      break;
     case "input_audio_buffer.committed":
       entries.set(event.item_id, said.shift() ?? addEntry("user"));
       break;
@@ -48,6 +73,7 @@ function take(event) {
     case "response.created":
       response = latest = { turn, sounds: false, stopped: false };
       ear?.port.postMessage({ muted: false, listens: true });
+      label();
       break;
     case "conversation.item.added":
       if (event.item.role === "assistant" && !entries.has(event.item.id))
@@ -55,6 +81,7 @@ function take(event) {
       break;
     case "response.output_audio_transcript.delta":
       if (response) response.turn.word ??= performance.now();
+      byId("progress").hidden = true;
       setText(entry, entry.text + event.delta);
       break;
     case "response.output_audio.delta":
@@ -102,12 +129,13 @@ function finish({ response: ended, x_voxtui: told }) {
     const text = ended.output[0]?.content[0]?.transcript;
     // Without sound, a screen reader reads the answer.
     if (!sounds) say(text || "Nothing was heard. " + READY);
-  } else {
-    if (ended.status === "failed") warn(ended.status_details.error.message);
+  } else if (ended.status === "failed") {
+    warn(ended.status_details.error.message);
     if (pressed === null) say(READY);
   }
   showTimes(answered);
   if (wanted) createResponse();
+  label();
 }
 
 // Sound.
@@ -116,11 +144,13 @@ let microphone = null, recorder = null, speakers = null, player = null;
 let call = null, ear = null; // the context and the worklet of a call's sound
 let stream = null; // of the microphone
 let pressed = null; // the moment of the press
+let latched = false; // it was a tap, so another one ends what is said
 let soundSent = 0; // samples of this utterance
 let released = null; // the moment of its end; null: it was only a tap
 
 async function openSpeakers() {
   speakers = new AudioContext({ sampleRate: RATE, latencyHint: "interactive" });
+  await useSpeaker();
   await speakers.audioWorklet.addModule("worklet.js");
   player = new AudioWorkletNode(speakers, "player", { numberOfInputs: 0, outputChannelCount: [1] });
   player.connect(speakers.destination);
@@ -134,7 +164,7 @@ async function openSpeakers() {
       endSpeaking(heardAt(speakers, data.at));
     } else {
       truncate(data.item ? data.played : 0);
-      if (pressed === null) say(READY);
+      label();
     }
     showTimes(answered);
   };
@@ -175,18 +205,43 @@ async function openEar(stream) {
   };
 }
 
+async function useSpeaker() {
+  const id = byId("speaker").value;
+  for (const context of [speakers, call]) if (id && context?.setSinkId) await context.setSinkId(id);
+}
+
+// Lists the devices, whose names the browser tells once it may use the microphone.
+async function listDevices() {
+  for (const device of await navigator.mediaDevices.enumerateDevices()) {
+    const list = { audioinput: byId("microphone"), audiooutput: byId("speaker") }[device.kind];
+    const known = [...(list?.options ?? [])].some(({ value }) => value === device.deviceId);
+    if (list && !known) list.append(new Option(device.label, device.deviceId));
+  }
+}
+
 async function openMicrophone() {
-  stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1, echoCancellation: true } });
+  const id = byId("microphone").value;
+  const deviceId = id ? { exact: id } : undefined;
+  stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1, echoCancellation: true, deviceId } });
+  listDevices();
   microphone = new AudioContext({ latencyHint: "interactive" });
   await microphone.audioWorklet.addModule("worklet.js");
   recorder = new AudioWorkletNode(microphone, "recorder", { numberOfOutputs: 0 });
   microphone.createMediaStreamSource(stream).connect(recorder);
-  recorder.port.onmessage = ({ data }) => (data.sound ? sendSound(data.sound) : commit());
+  recorder.port.onmessage = ({ data }) => {
+    if (data.sound) byId("level").value = Math.max(...data.sound) / 32768;
+    if (!line.call) data.sound ? sendSound(data.sound) : commit();
+  };
   stream.getAudioTracks()[0].onended = () => {
-    microphone.close();
-    microphone = recorder = null; // the next press opens it again
+    closeMicrophone();
     warn("The microphone is gone.");
   };
+}
+
+function closeMicrophone() {
+  for (const track of stream?.getTracks() ?? []) track.stop();
+  microphone?.close();
+  microphone = recorder = stream = null; // the next press opens it again
 }
 
 const REFUSALS = {
@@ -241,13 +296,14 @@ async function press(at) {
   if (pressed !== null || talkButton.disabled) return;
   if (line.transport === "webrtc" && line.state !== "ready") { // there is no track yet
     line.open();
-    say("Connecting. Then hold to talk.");
+    say("Connecting. Then tap to talk.");
     return;
   }
   pressed = at;
+  latched = false;
   warn("");
-  talkButton.setAttribute("aria-pressed", "true");
   interrupt();
+  label();
   try {
     if (!player) await openSpeakers();
     if (!recorder) await openMicrophone();
@@ -255,7 +311,7 @@ async function press(at) {
     await line.call?.talk(stream.getAudioTracks()[0], true);
   } catch (problem) {
     pressed = null;
-    talkButton.setAttribute("aria-pressed", "false");
+    label();
     warn(REFUSALS[problem.name] ?? `The sound cannot be opened: ${problem.message}`);
     return;
   }
@@ -264,33 +320,48 @@ async function press(at) {
     return;
   }
   soundSent = 0;
-  say("Listening.");
+  say(LISTENING);
   draft = addEntry("user");
   setText(draft, "…");
-  if (!line.call) recorder.port.postMessage({ talk: true });
+  recorder.port.postMessage({ talk: true });
+}
+
+// A finger or a key goes down, and up. A tap begins and ends what is said, and so does a hold.
+function down(at) {
+  if (pressed === null) press(at);
+  else if (latched) release(at);
+}
+
+function up(at) {
+  if (pressed === null || latched) return;
+  if (at - pressed >= TAP_MS && draft) release(at); // without a draft the microphone is not open yet
+  else {
+    latched = true;
+    label();
+  }
 }
 
 function release(at, keep = true) {
   if (pressed === null) return;
-  const held = at - pressed;
   pressed = null;
-  talkButton.setAttribute("aria-pressed", "false");
+  label();
   if (!draft) {
     say(READY);
     return;
   }
-  released = keep && held >= TAP_MS ? at : null;
+  released = keep ? at : null;
+  recorder?.port.postMessage({ talk: false });
   if (line.call) {
     line.call.talk(null, false);
-    soundSent = 1; // or more: the track has sent it
+    soundSent = RATE; // or so: the track has sent it
     if (line.state === "ready") commit();
-  } else recorder.port.postMessage({ talk: false });
+  }
 }
 
 // The recorder has handed over the last sound.
 function commit() {
   if (!draft) return;
-  if (released !== null && soundSent) {
+  if (released !== null && soundSent >= SHORTEST) {
     turn = { released };
     said.push(draft);
     line.send({ type: "input_audio_buffer.commit" });
@@ -305,11 +376,30 @@ function commit() {
   draft = null;
 }
 
+// Text.
+
+async function send(text, at) {
+  warn("");
+  if (pressed !== null) release(at, false);
+  interrupt();
+  if (!player && window.isSecureContext) await openSpeakers().catch(() => {});
+  speakers?.resume();
+  const id = `item_${Math.random().toString(36).slice(2)}`;
+  setText(entries.set(id, addEntry("user")).get(id), text);
+  line.send({
+    type: "conversation.item.create",
+    item: { id, type: "message", role: "user", content: [{ type: "input_text", text }] },
+  });
+  turn = { released: at, sent: performance.now() };
+  createResponse();
+  say("Thinking.");
+}
+
 // The connection.
 
 const STATES = {
   ready: READY,
-  paused: "The session has ended. Hold to talk: a new one begins with these words.",
+  paused: "The session has ended. Talk or type: a new one begins with these words.",
   gone: "The server cannot be reached. The page tries again by itself.",
   full: "All sessions of the server are in use. The page tries again by itself.",
   locked: "The server needs its API key.",
@@ -343,30 +433,67 @@ const isTalkKey = (event) =>
 document.addEventListener("keydown", (event) => {
   if (isTalkKey(event)) {
     event.preventDefault();
-    if (!event.repeat) press(event.timeStamp);
-  } else if (event.key === "Escape") {
-    if (pressed !== null) release(event.timeStamp, false);
-    else interrupt();
-  }
+    if (!event.repeat) down(event.timeStamp);
+  } else if (event.key === "Escape") stop(event.timeStamp);
 });
 document.addEventListener("keyup", (event) => {
   if (!isTalkKey(event)) return;
   event.preventDefault();
-  release(event.timeStamp);
+  up(event.timeStamp);
 });
 talkButton.addEventListener("pointerdown", (event) => {
   if (event.button !== 0) return;
   talkButton.setPointerCapture(event.pointerId);
-  press(event.timeStamp);
+  down(event.timeStamp);
 });
 for (const end of ["pointerup", "pointercancel"])
-  talkButton.addEventListener(end, (event) => release(event.timeStamp));
-// Enter, and screen readers, click without a press: the first click begins, the second one ends.
+  talkButton.addEventListener(end, (event) => up(event.timeStamp));
+// Enter, and screen readers, click without a press: it is a tap.
 talkButton.addEventListener("click", (event) => {
-  if (event.detail === 0) pressed === null ? press(event.timeStamp) : release(event.timeStamp);
+  if (event.detail > 0) return;
+  down(event.timeStamp);
+  up(event.timeStamp);
 });
 talkButton.addEventListener("contextmenu", (event) => event.preventDefault());
-window.addEventListener("blur", () => release(performance.now()));
+window.addEventListener("blur", () => { if (!latched && draft) release(performance.now()); }); // no key comes up here
+document.addEventListener("visibilitychange", () => { if (document.hidden) release(performance.now(), false); });
+
+// Throws away what is being said, or stops the answer.
+function stop(at) {
+  if (pressed !== null) release(at, false);
+  else {
+    interrupt();
+    say("Stopped. " + READY);
+  }
+}
+byId("stop").addEventListener("click", (event) => {
+  stop(event.timeStamp);
+  talkButton.focus();
+});
+
+byId("compose").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const text = byId("text").value.trim();
+  byId("text").value = "";
+  if (text) send(text, event.timeStamp);
+});
+
+byId("microphone").addEventListener("change", closeMicrophone);
+byId("speaker").addEventListener("change", useSpeaker);
+
+byId("export").addEventListener("click", () => {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([asMarkdown()], { type: "text/markdown" }));
+  link.download = "conversation.md";
+  link.click();
+  URL.revokeObjectURL(link.href);
+});
+byId("clear").addEventListener("click", () => {
+  stop(performance.now());
+  clear();
+  line.use(line.transport); // a new session knows nothing of the old one
+  say("A new conversation. " + READY);
+});
 
 byId("lock").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -392,10 +519,9 @@ if (given) {
 }
 line.token = sessionStorage.getItem("token") ?? "";
 
-if (window.isSecureContext && navigator.mediaDevices) line.open();
-else {
+line.open();
+if (!window.isSecureContext || !navigator.mediaDevices) {
   talkButton.disabled = true;
-  say("There is no microphone here.");
   warn(
     "Browsers give the microphone to https pages and to localhost only. Either forward the port " +
     `(ssh -L 8000:${location.hostname}:${location.port || 80} ${location.hostname}) and open http://localhost:8000, ` +

@@ -26,6 +26,14 @@ export function setText(entry, text, unheard = "") {
   if (follows) entry.line.scrollIntoView({ block: "nearest" });
 }
 
+export function clear() {
+  entries.clear();
+  words.replaceChildren();
+}
+
+export const asMarkdown = () =>
+  [...words.children].map((line) => `**${line.children[0].textContent}:** ${line.children[1].textContent}\n`).join("\n");
+
 export function drop(entry) {
   entry?.line.remove();
   for (const [id, other] of entries) if (other === entry) entries.delete(id);

@@ -11,6 +11,9 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from voxtui.dialogue.components.components import Models
+from voxtui.dialogue.components.sound_devices import Devices
+from voxtui.dialogue.dialogue import FrontEnd
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import StateChanged
 from voxtui.serve.access import token_of
@@ -296,15 +299,8 @@ def engine(
     """Return an engine on lent parts, with the wire as its microphone and speaker."""
     assert parts.brain is not None
     vad = replace(config.vad, hands_free=False, listen_while_speaking=False)
+    models = Models(parts.detector, parts.brain, parts.voice, parts.overhearing, owned=False)
+    devices = Devices(WireMicrophone(), speaker)
     return Engine(
-        microphone=WireMicrophone(),
-        speaker=speaker,
-        detector=parts.detector,
-        brain=parts.brain,
-        voice=parts.voice,
-        config=replace(config, vad=vad),
-        emit=emit,
-        overhearing=parts.overhearing,
-        local=False,
-        captions=True,
+        models, replace(config, vad=vad), emit, devices, front_end=FrontEnd(captions=True)
     )

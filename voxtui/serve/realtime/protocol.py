@@ -373,13 +373,14 @@ def _details(status: str, turn: Turn, by_client: bool) -> Json:
 
 
 def _usage(turn: Turn) -> Json:
-    """Return the tokens of a response. Those of the prompt are not counted here."""
+    """Return the tokens of a response. Those of the prompt hold the user's sound, too."""
     return {
-        "total_tokens": turn.tokens,
-        "input_tokens": 0,
+        "total_tokens": turn.prompt_tokens + turn.tokens,
+        "input_tokens": turn.prompt_tokens,
         "output_tokens": turn.tokens,
         "input_token_details": {
-            "text_tokens": 0, "audio_tokens": 0, "image_tokens": 0, "cached_tokens": 0,
+            "text_tokens": turn.prompt_tokens, "audio_tokens": 0, "image_tokens": 0,
+            "cached_tokens": 0,
             "cached_tokens_details": {"text_tokens": 0, "audio_tokens": 0, "image_tokens": 0},
         },
         "output_token_details": {"text_tokens": turn.tokens, "audio_tokens": 0},

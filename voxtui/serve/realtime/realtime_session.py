@@ -26,6 +26,7 @@ from voxtui.dialogue.events import (
     Event,
     LoadFailed,
     NoWords,
+    PrefillProgress,
     ReplyText,
     SpokenUpTo,
     State,
@@ -379,6 +380,8 @@ class RealtimeSession:
                     self._speech_ended(item, utterance.ended_at + silence_ms / 1000, spoken=True)
             case Caption(_, text) if self._settings.x_voxtui:
                 self._emit("x_voxtui.caption", text=text)
+            case PrefillProgress(done, total) if self._settings.x_voxtui:
+                self._emit("x_voxtui.prefill", done=done, total=total)
             case UserWords(turn, text):
                 if (item := self._by_turn.get(turn)) is not None:
                     self._transcribed(item, text)

@@ -30,12 +30,15 @@ DRAWN_SCREENS = 2
 WRAP_SECONDS, WRAP_PAUSE_SECONDS = 0.006, 0.01
 """Time slice and pause for wrapping a long conversation again, because a stall would show."""
 
+FIGURE_GAP = 2
+"""The fewest cells between a text and the figure behind it."""
+
 SELECTED = "▎"
 """Left of each line of the selected turn."""
 
 
 class DrawnEntries(ScrollView):
-    """Entries from top to bottom, the newest in view. A short conversation stands at the bottom.
+    """Entries from top to bottom, the newest in view.
 
     The cost of a change depends on what is in view, not on the length of the conversation.
     """
@@ -43,7 +46,6 @@ class DrawnEntries(ScrollView):
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         *(f"transcript--{kind}" for kind in KINDS),
         "transcript--muted",
-        "transcript--attention",
     }
 
     def __init__(self) -> None:
@@ -200,17 +202,16 @@ class DrawnEntries(ScrollView):
 
     def _figure(self, number: int, entry: Paragraph | None, used: int) -> list[Segment]:
         """Return the figure of line `number`, moved right beside `used` cells of text."""
-        if entry is None or entry.figure is None or not entry.lines:
+        if entry is None or not entry.figure or not entry.lines:
             return []
-        room = self.look.width - 1 - used - cell_len(entry.figure.text)
-        if self._entry(number + 1) is entry or room < 0:  # not its last line
+        room = self.look.width - 1 - used - cell_len(entry.figure)
+        if self._entry(number + 1) is entry or room < FIGURE_GAP:  # not its last line
             return []
-        style = self.look.attention if entry.figure.bad else self.look.muted
         gap = Segment(" " * room, self.look.ground.rich_style)
-        return [gap, Segment(entry.figure.text, style.rich_style)]
+        return [gap, Segment(entry.figure, self.look.muted.rich_style)]
 
     def _number(self, y: int) -> int:
-        """Return the line number at row `y`; negative above a conversation that is shorter."""
+        """Return the line number at row `y`; negative above the welcome."""
         return y + self.scroll_offset.y - self._space_above()
 
     def lines_in_view(self) -> range:
@@ -229,12 +230,9 @@ class DrawnEntries(ScrollView):
         return Strip.join([strip.crop(0, start), inside, strip.crop(end)])
 
     def _space_above(self) -> int:
-        """Return how many rows are empty above a conversation that is shorter than the widget.
-
-        A conversation stands at the bottom, the welcome in the middle.
-        """
+        """Return how many rows are empty above the welcome, which stands in the upper part."""
         room = max(0, self.scrollable_content_region.height - self._column.height)
-        return room if self._begun else room // 2
+        return 0 if self._begun else room // 3
 
     def _wrap_all(self) -> None:
         """Wrap for the present look: what is in view now, the rest in time slices."""
@@ -300,7 +298,6 @@ class DrawnEntries(ScrollView):
             self.scrollable_content_region.width,
             ground,
             component("muted"),
-            component("attention"),
             tuple(component(kind) for kind in KINDS),
         )
 

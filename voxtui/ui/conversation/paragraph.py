@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from textual.content import Content
 from textual.strip import Strip
@@ -19,8 +18,11 @@ Zero-width characters never fill a line. Wrapping such a line again for each tok
 quadratic in its length.
 """
 
-FIGURE_GAP = 2
-"""Cells between a text and the figure behind it."""
+FIGURE_CELLS = 10
+"""Cells at the right of the text, for the figure of an answer and a gap before it."""
+
+FIGURE_WIDTH = 60
+"""A narrower conversation has no room of its own for figures."""
 
 LABEL_CELLS = 5
 TAB_CELLS = 8
@@ -38,7 +40,6 @@ class Look:
     width: int
     ground: Style
     muted: Style
-    attention: Style
     labels: tuple[Style, ...]
     """the labels, in the order of KINDS"""
 
@@ -46,16 +47,7 @@ class Look:
         return self.labels[KINDS.index(kind)]
 
 
-NO_LOOK = Look(0, Style(), Style(), Style(), (Style(),) * len(KINDS))
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A number at the end of an entry."""
-
-    text: str
-    bad: bool = False
-    """asks for attention; the text says so, too"""
+NO_LOOK = Look(0, Style(), Style(), (Style(),) * len(KINDS))
 
 
 class Paragraph:
@@ -88,8 +80,8 @@ class Paragraph:
         self.kind = kind
         self.turn = 0
         """the number of its turn; 0: of none"""
-        self.figure: Figure | None = None
-        """stands at the right of the last line"""
+        self.figure = ""
+        """stands at the right of the last line, where there is room"""
         self.label = label
         self.spaced = spaced
         self.muted = muted
@@ -165,10 +157,6 @@ class Paragraph:
         content = self.content
         lines, self.tail = self._wrapped(content, look, widget)
         self.column = len(content.plain.rpartition("\n")[2].expandtabs(TAB_CELLS))
-        if self.figure is not None:
-            used = sum(segment.cell_length for segment in lines[-1])
-            if used + FIGURE_GAP + cell_len(self.figure.text) >= look.width:
-                lines.append([])
         return [[], *lines] if self.spaced else lines
 
     def lit_lines(self) -> list[int]:
@@ -195,11 +183,12 @@ class Paragraph:
         style = look.muted if self.muted else look.ground
         if self.kind == "head" and not self.muted:
             style = label_style
+        margin = FIGURE_CELLS if look.width >= FIGURE_WIDTH else 1
         indent = 0 if self.kind == "head" else min(LABEL_CELLS, look.width // 3)
         strips = Visual.to_strips(
             widget,
             content,
-            max(1, look.width - indent - 1),
+            max(1, look.width - indent - margin),
             None,
             style,
             apply_selection=False,

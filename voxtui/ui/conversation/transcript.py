@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.message import Message
 
 from voxtui.ui.conversation.drawn_entries import DrawnEntries
-from voxtui.ui.conversation.paragraph import Figure, Paragraph
+from voxtui.ui.conversation.paragraph import Paragraph
 
 KEPT_ENTRIES = 2500
 """Bounds memory: about a thousand turns. Older entries are dropped."""
@@ -50,14 +50,12 @@ class Transcript(DrawnEntries, can_focus=True):
         self._dropped: list[Paragraph] = []
         """the entries that `restore` brings back"""
 
-    def show_welcome(self, lines: Sequence[str]) -> None:
-        """Show `lines` until the first entry is added, which removes them for good."""
+    def show_welcome(self, entries: Sequence[Paragraph]) -> None:
+        """Show `entries` until the first one is added, which removes them for good."""
         if self._begun:
             return
-        self.entries[:] = [
-            Paragraph("head", "", Content(line), muted=i > 0) for i, line in enumerate(lines)
-        ]
-        for entry in self.entries:
+        self.entries[:] = entries
+        for entry in entries:
             entry.wrap(self.look, self)
         with self._rearranging():
             pass
@@ -100,12 +98,9 @@ class Transcript(DrawnEntries, can_focus=True):
             if old != new:
                 self._redraw(self._column.top(index) + i)
 
-    def show_figure(self, entry: Paragraph, figure: Figure | None) -> None:
-        """Show a number at the end of `entry`, in a line of its own if there is no room."""
+    def show_figure(self, entry: Paragraph, figure: str) -> None:
+        """Show a number at the end of `entry`, where there is room; empty: show none."""
         entry.figure = figure
-        before = entry.lines
-        entry.wrap(self.look, self)
-        self._show_lines(entry, 0, before)
         if (index := self._column.index(entry)) is not None:
             self._redraw(self._column.end(index) - 1)
 
@@ -146,6 +141,17 @@ class Transcript(DrawnEntries, can_focus=True):
         first.wrap(self.look, self)
         self.drop(rest, since=self._column.index(first) or 0)
 
+    def place(self, entry: Paragraph) -> int:
+        """Return the place of `entry`; the end if it was dropped."""
+        index = self._column.index(entry)
+        return len(self.entries) if index is None else index
+
+    def insert(self, place: int, entries: Sequence[Paragraph]) -> None:
+        for entry in entries:
+            entry.wrap(self.look, self)
+        with self._rearranging(min(place, len(self.entries))):
+            self.entries[place:place] = entries
+
     def drop(self, entries: Sequence[Paragraph], since: int = 0) -> None:
         """Remove `entries`, none of which is before index `since`."""
         gone = {id(entry) for entry in entries}
@@ -161,9 +167,5 @@ class Transcript(DrawnEntries, can_focus=True):
             pass
 
     def restore(self) -> None:
-        for entry in self._dropped:
-            if entry.look is not self.look:
-                entry.wrap(self.look, self)
-        with self._rearranging():
-            self.entries[:0] = self._dropped
+        self.insert(0, self._dropped)
         self._dropped = []

@@ -11,7 +11,7 @@ from voxtui.dialogue.data import MICROPHONE, REPLAY, Utterance
 from voxtui.dialogue.timestamps import NO_WORDS, Outcome, Turn
 from voxtui.ui.bars import wave
 from voxtui.ui.conversation.markdown import rendered
-from voxtui.ui.conversation.paragraph import Figure, Paragraph
+from voxtui.ui.conversation.paragraph import Paragraph
 from voxtui.ui.conversation.transcript import Transcript
 
 WAVE_CELLS = 6
@@ -78,17 +78,14 @@ class TurnView:
         return self._hears
 
     def show_utterance(self, utterance: Utterance) -> None:
-        """Show the speech as a waveform, and below it the words, as far as they are known."""
+        """Show the words, as far as they are known, else the speech as a waveform."""
         self._hears = False
         cells = max(1, min(LONGEST_WAVE, round(utterance.seconds * WAVE_CELLS)))
         name = "" if self.source in (MICROPHONE, REPLAY) else f" {self.source}"
         again = " again" if self.source == REPLAY else ""
         length = f" {utterance.seconds:.1f} s{name}{again}"
         self._waveform = Content.assemble((wave(utterance.samples, cells), "$text-primary"), length)
-        shown = self._waveform
-        if self._caption:
-            shown = Content("\n").join([shown.stylize("$text-muted"), Content(self._caption)])
-        self._transcript.change(self._request, shown)
+        self._transcript.change(self._request, Content(self._caption) or self._waveform)
 
     def show_words(self, text: str, doubtful: Sequence[int] = ()) -> None:
         """Show the user's words, those with the numbers `doubtful` underlined."""
@@ -97,8 +94,6 @@ class TurnView:
         for number, word in enumerate(re.finditer(r"\S+", text)):
             if number in doubtful:
                 words = words.stylize("$text-muted underline", *word.span())
-        if self._waveform:
-            words = Content("\n").join([self._waveform.stylize("$text-muted"), words])
         self._transcript.change(self._request, words)
 
     def expect_reply(self) -> None:
@@ -186,7 +181,7 @@ class TurnView:
                     self._transcript.change(self._request, self._waveform)
                 self._remark("(no answer)")
 
-    def show_figure(self, figure: Figure | None) -> None:
+    def show_figure(self, figure: str) -> None:
         if self.latest is not None:
             self._transcript.show_figure(self.latest, figure)
 
@@ -199,8 +194,12 @@ class TurnView:
             self._transcript.join([entry for _, entry in self._paragraphs], content)
             del self._paragraphs[1:]
 
+    @property
+    def entries(self) -> Sequence[Paragraph]:
+        return [self._request, *(entry for _, entry in self._paragraphs)]
+
     def discard(self) -> None:
-        self._transcript.drop([self._request, *(entry for _, entry in self._paragraphs)])
+        self._transcript.drop(self.entries)
 
     def _remark(self, text: str, style: str = "$text-muted italic") -> None:
         self.expect_reply()

@@ -13,7 +13,7 @@ from voxtui.dialogue.data import TYPED, Utterance
 from voxtui.dialogue.events import TurnStarted
 from voxtui.dialogue.timestamps import Milestone, Timestamps, Turn
 from voxtui.storage.turn_metrics import PlaybackLead, characters_at
-from voxtui.ui.conversation.paragraph import Figure, Paragraph
+from voxtui.ui.conversation.paragraph import Paragraph
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.conversation.turn_view import TurnView
 from voxtui.ui.panel.formatting import figure
@@ -46,6 +46,8 @@ class TurnViews:
         """the number of finished turns"""
         self._finished: dict[int, tuple[TurnView, Turn]] = {}
         """the answered turns of the conversation, by number, to be selected"""
+        self._removed: tuple[TurnView, Turn, int] | None = None
+        """the turn that was removed last, and its place in the transcript"""
         self._selected: int | None = None
         self.transcript = transcript
         self.panel = panel
@@ -83,16 +85,13 @@ class TurnViews:
             self.view.show_speaking(0.0)
 
     def forget(self) -> None:
-        self.view = self.timestamps = self._first = None
+        self.view = self.timestamps = self._first = self._removed = None
         self.select(None)
         self._finished.clear()
 
     def select(self, number: int | None) -> None:
         """Show the times of this turn; None: of the turn in progress or the newest one."""
         before, self._selected = self._selected, number
-        for changed in (before, number):
-            if changed is not None and changed in self._finished:
-                self._show_figure(changed)
         if before != number:
             self.transcript.select(number or 0)
             self.panel.select(self._finished[number][1] if number is not None else None)
@@ -100,6 +99,20 @@ class TurnViews:
     @property
     def selected(self) -> int | None:
         return self._selected
+
+    def remove(self, number: int) -> None:
+        """Remove a finished turn. `put_back` brings it back."""
+        self.select(None)
+        view, turn = self._finished.pop(number)
+        self._removed = view, turn, self.transcript.place(view.entries[0])
+        view.discard()
+
+    def put_back(self) -> None:
+        if self._removed is not None:
+            view, turn, place = self._removed
+            self._removed = None
+            self.transcript.insert(place, view.entries)
+            self._finished = dict(sorted({**self._finished, view.number: (view, turn)}.items()))
 
     def step(self, by: int) -> None:
         """Select the turn before or after the selected one; after the newest one: none."""
@@ -112,11 +125,6 @@ class TurnViews:
         """Select the turn of this number, if it was answered."""
         if number in self._finished:
             self.select(number)
-
-    def _show_figure(self, number: int) -> None:
-        view, turn = self._finished[number]
-        text, bad = figure(turn, self.panel.targets, whole=number == self._selected)
-        view.show_figure(Figure(text, bad) if text else None)
 
     def expect_reply(self) -> None:
         """Paint only words for WORDS_FIRST_SECONDS."""
@@ -181,7 +189,7 @@ class TurnViews:
             replaced[0].discard()
         if Milestone.FIRST_TOKEN in turn.timestamps:
             self._finished[turn.number] = (view, turn)
-            self._show_figure(turn.number)
+            view.show_figure(figure(turn))
             if len(self._finished) > KEPT_TURNS:
                 oldest = next(iter(self._finished))
                 if oldest == self._selected:

@@ -39,7 +39,6 @@ CONVERSATION, MICROPHONE, SPEAKER, VOICE, MODEL, LOOK, SETTINGS = SECTIONS = (
 
 BRAINS = {
     "auto": "The best for this machine",
-    "embedded": "Small local model",
     "voxtral": "Voxtral, on a GPU",
     "remote": "A server",
 }
@@ -50,7 +49,7 @@ VOICES = {
     "none": "None, text only",
 }
 PRESETS = {"balanced": "Answers of usual length", "ultra": "Very short answers"}
-PANELS = {"line": "Times in one line", "glance": "Times at a glance", "lab": "Every number"}
+PANELS = {"line": "Times in one line", "glance": "Summary of the times", "lab": "Every number"}
 
 Found = TypeVar("Found")
 
@@ -74,7 +73,9 @@ def part_choices(config: Config) -> Iterator[Choice]:
         yield Choice(f"Speed {speed:g}", "voice.speed", speed, VOICE, about)
     for name in options_of("brain.name"):
         title, about, question = BRAINS.get(name, name), "", ""
-        if name == "remote":
+        if name == "embedded":
+            title = f"{_chat_title(config)}, on this machine"
+        elif name == "remote":
             if not config.brain.remote.hosts:
                 continue
             about = f"your voice and words go to {config.brain.remote.hosts}"
@@ -86,6 +87,14 @@ def part_choices(config: Config) -> Iterator[Choice]:
         yield from _chat_models()
     for name in options_of("generation.preset"):
         yield Choice(PRESETS.get(name, name), "generation.preset", name, MODEL)
+
+
+def _chat_title(config: Config) -> str:
+    from voxtui.models.catalogue import CHAT_MODELS
+    from voxtui.models.installed import chat_model_name
+
+    name = chat_model_name(config.brain.embedded.model)
+    return CHAT_MODELS[name].title if name in CHAT_MODELS else name
 
 
 def _chat_models() -> Iterator[Choice]:
@@ -176,8 +185,8 @@ class Menu:
         yield self._entry(Choice(title, "session.keep", not kept, CONVERSATION, about), bool(kept))
         title, question = "Forget all conversations", "Erase every stored conversation?"
         yield Entry(CONVERSATION, title, self._forget, "that were stored", question=question)
-        for name in options_of("ui.panel"):
-            yield self._entry(Choice(PANELS.get(name, f"Times: {name}"), "ui.panel", name, LOOK))
+        for name, title in PANELS.items():
+            yield self._entry(Choice(title, "ui.panel", name, LOOK))
         for name in theme_names():
             title = "Theme by the terminal" if name == AUTO else f"Theme {name}"
             yield self._entry(Choice(title, "ui.theme", name, LOOK))
@@ -298,10 +307,12 @@ class Menu:
 
 
 def _in_use(config: Config, key: str) -> Any:
-    """Return the value of `key`; of a chat model the one that "auto" stands for."""
+    """Return the value of `key`, or the one that "auto" stands for."""
     from voxtui.models.installed import chat_model_name
 
     value = value_of(config, key)
+    if key == "ui.panel" and value == AUTO:
+        return "line"
     return chat_model_name(value) if key == "brain.embedded.model" else value
 
 

@@ -97,25 +97,35 @@ class Palette(ModalScreen[Entry | None]):
 
     @on(Input.Changed)
     def _show(self) -> None:
-        matchers = [Matcher(word) for word in self._input.value.split()]
+        words = self._input.value.casefold().split()
         best, section = 0.0, ""
         self._lines, highlighted = [], None
-        for entry in self._entries:
-            name = f"{entry.section} {entry.title}"
-            scores = [matcher.match(name) for matcher in matchers] or [1.0]
-            if not all(scores):
-                continue
+        for entry, score in self._matching(words):
             if entry.section != section:
                 section = entry.section
                 self._lines.append(None)
-            if sum(scores) > best:
-                best, highlighted = sum(scores), len(self._lines)
+            if score > best:
+                best, highlighted = score, len(self._lines)
             self._lines.append(entry)
         self._list.clear_options()
         if not self._lines:
             self._list.add_option(Option("No match", disabled=True))
         self._list.add_options(self._option(i) for i in range(len(self._lines)))
         self._list.highlighted = highlighted
+
+    def _matching(self, words: Sequence[str]) -> Sequence[tuple[Entry, float]]:
+        """Return the entries with all `words` and how well they match; fuzzily if none has them."""
+        matchers = [Matcher(word) for word in words]
+        fuzzy: list[tuple[Entry, float]] = []
+        exact: list[tuple[Entry, float]] = []
+        for entry in self._entries:
+            name = f"{entry.section} {entry.title}"
+            scores = [matcher.match(name) for matcher in matchers] or [1.0]
+            if all(scores):
+                fuzzy.append((entry, sum(scores)))
+                if all(word in name.casefold() for word in words):
+                    exact.append(fuzzy[-1])
+        return exact or fuzzy
 
     def _option(self, line: int) -> Option:
         entry = self._lines[line]

@@ -17,22 +17,16 @@ PEOPLE_NAMES = {TTFT: "first word", FIRST_SOUND: "first sound", TOTAL: "full ans
 VERDICT_STYLES = {Verdict.WITHIN: "$text-success", Verdict.OVER: "$text-warning", None: ""}
 
 
-def figure(turn: Turn, targets: Targets, whole: bool) -> tuple[str, bool]:
-    """Return the number at the end of an answer, and whether it is over its target.
+TYPED = "typed: less is ready, so longer targets"
+"""Why the targets of a typed turn differ from those of a spoken one."""
 
-    It is the first sound, or the first word of a silent answer; empty without either. `whole`:
-    both.
-    """
+
+def figure(turn: Turn) -> str:
+    """Return the first sound, or the first word of a silent answer; empty without either."""
     headline = TTFT if turn.first_sound_ms is None else FIRST_SOUND
     if headline.of(turn) is None:
-        return "", False
-    verdict = headline.verdict(turn, targets)
-    note = "♪ " if headline is FIRST_SOUND else ""
-    sign = f"{verdict.sign} " if verdict is Verdict.OVER else ""
-    text = f"{sign}{note}{plain_ms(headline.of(turn))}"
-    if whole and headline is FIRST_SOUND:
-        text = f"first word {plain_ms(turn.ttft_ms)}  {text}"
-    return text, verdict is Verdict.OVER
+        return ""
+    return f"{'♪ ' if headline is FIRST_SOUND else ''}{plain_ms(headline.of(turn))}"
 
 
 @dataclass(slots=True)
@@ -79,16 +73,6 @@ def plain_ms(value: float | None) -> str:
         return f"{value:.0f} ms"
     seconds = value / 1000
     return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.0f} s"
-
-
-def against(value: float | None, goal: float | None) -> tuple[str, str]:
-    """Format milliseconds and their target in one unit, if both have it: `243`, `/500 ms`."""
-    shown, target = plain_ms(value), plain_goal(goal).removeprefix("≤ ")
-    if not target:
-        return shown, ""
-    if shown.rpartition(" ")[2] == target.rpartition(" ")[2]:
-        shown = shown.rpartition(" ")[0]
-    return shown, f"/{target}"
 
 
 def plain_goal(value: float | None) -> str:

@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Vertical
 
-from voxtui.storage.turn_metrics import TIMES
 from voxtui.ui.panel.formatting import TurnTimes
-from voxtui.ui.panel.headline_card import HeadlineCard
 from voxtui.ui.panel.history_chart import HistoryChart
 from voxtui.ui.panel.percentile_table import PercentileTable
 from voxtui.ui.panel.waterfall import Waterfall
 
 
 class FullView(Vertical):
-    """The headlines large, in a table with percentiles, the stages, and the last turns."""
+    """A table with percentiles, the stages, and the last turns."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._cards = [HeadlineCard(headline) for headline in TIMES]
         self._numbers = PercentileTable()
         self._waterfall = Waterfall()
         self._history = HistoryChart()
 
     def compose(self) -> ComposeResult:
-        with Horizontal(id="cards"):
-            yield from self._cards
         yield self._numbers
         yield self._waterfall
         yield self._history
 
     def show(self, times: TurnTimes) -> None:
-        for card in self._cards:
-            card.show(times)
         self._numbers.set_class(times.device_ms is not None, "measured")
         self.show_numbers(times)
         self._waterfall.show(times)

@@ -1,4 +1,4 @@
-"""The latency panel in three sizes: this turn against its targets, the last turns, the stages."""
+"""The latency panel: one line, or a summary or a laboratory beside the conversation."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ from voxtui.settings.schema import Targets
 from voxtui.storage.turn_metrics import PlaybackLead
 from voxtui.ui.panel.formatting import NO_TURN, TurnTimes
 from voxtui.ui.panel.full_view import FullView
+from voxtui.ui.panel.latency_strip import LatencyStrip
 from voxtui.ui.panel.summary_view import SummaryView
-from voxtui.ui.panel.times_line import TimesLine
 
 PanelSize: TypeAlias = Literal["line", "glance", "lab"]
 
 SIZES: tuple[PanelSize, ...] = ("line", "glance", "lab")
-
-GLANCE_COLUMNS = 110
-"""From this width on the panel is a glance, unless another size was chosen."""
 
 LEAST_TERMINAL = Size(72, 16)
 """On a smaller terminal the panel is a line."""
@@ -33,18 +30,17 @@ def size_for(wanted: str, terminal: Size) -> PanelSize:
     """Return the size of the panel on `terminal`; `wanted`: a value of ui.panel."""
     if terminal.width < LEAST_TERMINAL.width or terminal.height < LEAST_TERMINAL.height:
         return "line"
-    by_itself: PanelSize = "glance" if terminal.width >= GLANCE_COLUMNS else "line"
     match wanted:
-        case "line" | "glance" | "lab":
+        case "glance" | "lab":
             return wanted
         case _:
-            return by_itself
+            return "line"
 
 
 class LatencyPanel(Container):
     """The times of this turn, live, and those of the last turns.
 
-    As a line it is `line`, which stands elsewhere on the screen.
+    As a line it is `strip`, which stands elsewhere on the screen.
     """
 
     def __init__(self, targets: Targets) -> None:
@@ -52,7 +48,7 @@ class LatencyPanel(Container):
         self.chosen: PanelSize = "line"
         """the size in force"""
         self._times = TurnTimes(targets)
-        self.line = TimesLine(self._times)
+        self.strip = LatencyStrip(self._times)
         self._glance = SummaryView()
         self._lab = FullView()
         self._views: dict[PanelSize, Widget] = {"glance": self._glance, "lab": self._lab}
@@ -76,7 +72,7 @@ class LatencyPanel(Container):
     def show_as(self, size: PanelSize) -> None:
         self.chosen = size
         self.display = size != "line"
-        self.line.display = size == "line"
+        self.strip.display = size == "line"
         for name, view in self._views.items():
             view.display = name == size
             self.set_class(name == size, f"-{name}")
@@ -164,7 +160,7 @@ class LatencyPanel(Container):
             return
         match self.chosen:
             case "line":
-                self.line.show()
+                self.strip.show()
             case "glance":
                 self._glance.show(self._times)
             case "lab":

@@ -19,7 +19,7 @@ from textual.widgets import Static
 
 from voxtui.dialogue.events import State
 from voxtui.slash_commands import matching
-from voxtui.ui.bars import bar
+from voxtui.ui.bars import HALF_LINE, LINE
 from voxtui.ui.talk.field import Field
 from voxtui.ui.talk.pasted import PastedTexts
 
@@ -46,19 +46,20 @@ def loudness(level: float) -> float:
 
 
 class Meter(Widget):
-    """A bar from 0 to 1. It repaints only when it would look different."""
+    """A line from 0 to 1. It repaints only when it would look different."""
 
     ALLOW_SELECT = False
 
-    eighths = reactive(0)
+    halves = reactive(0)
 
     def show(self, share: float) -> None:
-        self.eighths = round(share * self.size.width * 8)
+        self.halves = round(share * self.size.width * 2)
 
     def render_line(self, y: int) -> Strip:
         width, style = self.size.width, self.rich_style
-        ground = [Segment("─", style + Style(dim=True))] * width
-        return Strip(bar(0, self.eighths / 8, style, ground), width)
+        line = LINE * (self.halves // 2) + HALF_LINE * (self.halves % 2)
+        ground = Segment("─" * (width - len(line)), style + Style(dim=True))
+        return Strip([Segment(line, style), ground], width)
 
 
 class Hint(Static):

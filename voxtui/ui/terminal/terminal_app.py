@@ -14,6 +14,7 @@ from textual.notifications import SeverityLevel
 from textual.theme import Theme
 
 from voxtui.session.notification import notification, notify_desktop
+from voxtui.ui.messages import Messages
 from voxtui.ui.terminal.keyboard import KeyboardDriver
 from voxtui.ui.themes import AVAILABLE, legible
 
@@ -28,6 +29,21 @@ class TerminalNotification(Message):
 
 class TerminalApp(App[None], inherit_bindings=False):
     """An app that knows when a frame was written, and that a terminal can notify."""
+
+    def __init__(self, ansi_color: bool | None) -> None:
+        super().__init__(ansi_color=ansi_color)
+        self.messages = Messages()
+        """shows the notifications while no screen lies over the first one"""
+
+    def _refresh_notifications(self) -> None:
+        """Show the notifications as messages, or as toasts above a screen that lies over those."""
+        if len(self.screen_stack) == 1:
+            self.messages.show(self._notifications)
+        else:
+            super()._refresh_notifications()
+
+    def on_messages_clicked(self) -> None:
+        self.clear_notifications()
 
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()

@@ -1,0 +1,58 @@
+"""Messages stand in lines of their own above the prompt, and cover nothing."""
+
+import pytest
+
+from tests.ui.conftest import screen
+from tests.ui.states import turn
+from voxtui.dialogue.events import Notice
+
+ANSWER = "An answer of a few words whose first line has to stay in view."
+SAVED = "Saved, with your words:\n~/.local/share/voxtui/sessions/2026-11-21_10-00-00"
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (40, 12)])
+async def test_a_message_covers_no_line_of_the_answer(size):
+    async with screen(size) as s:
+        turn(s, answer=ANSWER)
+        await s.settle()
+        before = s.app.transcript.text
+        s.engine.report(Notice(SAVED, "information"), Notice("Mind the gap.", "warning"))
+        await s.settle()
+        assert "! Mind the gap." in "\n".join(s.lines[s.app.messages.region.y :][:2])
+        above = "\n".join(s.lines[: s.app.messages.region.y])
+        for word in ANSWER.split():
+            assert word in above
+        assert s.app.transcript.text == before
+
+
+async def test_messages_go_by_a_click_and_by_themselves(monkeypatch):
+    async with screen() as s:
+        s.app.notify("A sentence.")
+        await s.settle()
+        assert "A sentence." in s.lines[s.app.messages.region.bottom - 1]
+        await s.pilot.click("#messages")
+        await s.settle()
+        assert not s.toasts and not s.app.messages.has_class("shown")
+        s.app.notify("Another one.", timeout=0.2)
+        await s.settle()
+        while s.app.messages.has_class("shown"):
+            await s.pilot.pause(0.01)
+
+
+async def test_only_the_newest_messages_take_room():
+    async with screen() as s:
+        for number in range(6):
+            s.app.notify(f"Message {number}.")
+        await s.settle()
+        shown = [line.strip() for line in s.lines if "Message" in line]
+        assert shown == ["Message 5.", "Message 4.", "Message 3."]
+
+
+async def test_a_message_that_came_while_the_menu_was_open_is_shown_after_it():
+    async with screen() as s:
+        await s.pilot.press("ctrl+p")
+        await s.settle()
+        s.app.notify("Meanwhile.")
+        await s.pilot.press("escape")
+        await s.settle()
+        assert "Meanwhile." in s.lines[s.app.messages.region.bottom - 1]

@@ -1,0 +1,141 @@
+"""The body of `POST /v1/chat/completions`: each field is obeyed, has no effect, or is refused.
+
+Fields as in https://platform.openai.com/docs/api-reference/chat (openai 3.54).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from voxtui.serve.endpoints.json_schema import check_schema
+from voxtui.serve.endpoints.transcriptions import check_model
+from voxtui.serve.openai_types import HttpError, decoded
+
+LONGEST_TEXT = 4000
+"""Characters of all messages. The embedded model reads them in one context."""
+
+ANY_OBJECT = '{"type":"object"}'
+
+
+class Sound(msgspec.Struct):
+    data: str
+
+
+class ContentPart(msgspec.Struct):
+    type: str
+    text: str = ""
+    input_audio: Sound | None = None
+
+
+class Message(msgspec.Struct):
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[ContentPart] | None = None
+
+    @property
+    def parts(self) -> list[ContentPart]:
+        return (
+            [ContentPart("text", self.content)]
+            if isinstance(self.content, str)
+            else self.content or []
+        )
+
+
+class StreamOptions(msgspec.Struct):
+    include_usage: bool = False
+
+
+class JsonSchema(msgspec.Struct):
+    name: str
+    schema: dict[str, Any] = {}
+    strict: bool | None = None
+    description: str | None = None
+
+
+class ResponseFormat(msgspec.Struct):
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    json_schema: JsonSchema | None = None
+
+
+WITHOUT_EFFECT = frozenset(
+    ("frequency_penalty", "logit_bias", "metadata", "parallel_tool_calls", "prediction",
+     "presence_penalty", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention",
+     "reasoning_effort", "safety_identifier", "seed", "service_tier", "store", "temperature",
+     "top_p", "user", "verbosity")
+)  # fmt: skip
+"""OpenAI's fields that change nothing here: `[generation]` of the configuration decides."""
+
+REFUSED: dict[str, tuple[object, ...]] = {
+    "audio": (), "function_call": ("none",), "functions": ([],), "logprobs": (False,),
+    "moderation": (), "n": (1,), "tool_choice": ("none",), "tools": ([],), "top_logprobs": (0,),
+    "web_search_options": (),
+}  # fmt: skip
+"""OpenAI's fields that are refused, and the values that ask for nothing. null is always one."""
+
+
+class ChatCompletion(msgspec.Struct):
+    """The body of a request. Fields that OpenAI does not have are ignored."""
+
+    messages: Annotated[list[Message], Meta(min_length=1, max_length=500)]
+    model: str = ""
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
+    modalities: list[str] | None = None
+    response_format: ResponseFormat | None = None
+    stop: (
+        Annotated[str, Meta(min_length=1)]
+        | Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=4)]
+        | None
+    ) = None
+
+    @property
+    def stops(self) -> list[str]:
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+    @property
+    def json_schema(self) -> str:
+        """Return the JSON schema that the answer keeps to; empty: any text."""
+        form = self.response_format
+        if form is None or form.type == "text":
+            return ""
+        schema = form.json_schema
+        return msgspec.json.encode(schema.schema).decode() if schema else ANY_OBJECT
+
+    def check(self, models: Sequence[str]) -> None:
+        """Raise HttpError for what cannot be done."""
+        check_model(self.model, *models)
+        if self.modalities is not None and "audio" in self.modalities:
+            raise HttpError(400, "Answers are text; /v1/audio/speech speaks.", param="modalities")
+        if self.messages[-1].role != "user":
+            raise HttpError(400, "The last message must be the user's.", param="messages")
+        parts = [part for message in self.messages for part in message.parts]
+        if unknown := {part.type for part in parts} - {"text", "input_audio"}:
+            raise HttpError(400, f"{min(unknown)!r} is not supported.", param="messages")
+        if sum(len(part.text) for part in parts) > LONGEST_TEXT:
+            raise HttpError(
+                400, f"The messages have more than {LONGEST_TEXT} characters.", param="messages",
+                code="context_length_exceeded",
+            )  # fmt: skip
+        if (form := self.response_format) is not None and form.type == "json_schema":
+            if form.json_schema is None:
+                raise HttpError(
+                    400, "response_format.json_schema is missing.", param="response_format"
+                )
+            check_schema(form.json_schema.schema, "response_format.json_schema.schema")
+
+
+def parsed(body: bytes, models: Sequence[str]) -> ChatCompletion:
+    """Return the request in a body, for one of `models`. Raises HttpError."""
+    request = decoded(body, ChatCompletion)
+    for field, value in decoded(body, dict[str, Any]).items():
+        if field in REFUSED and value is not None and value not in REFUSED[field]:
+            raise HttpError(
+                400, f"{field} is not supported here.", param=field, code="unsupported_value"
+            )
+    request.check(models)
+    return request

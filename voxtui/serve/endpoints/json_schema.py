@@ -1,0 +1,105 @@
+"""Which JSON schemas an answer can be held to: those that the grammar obeys word for word.
+
+Any other one would be left out in part, or the model would write what it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from voxtui.serve.openai_types import HttpError
+
+LONGEST = 16_000
+"""Bytes of a schema."""
+
+DEEPEST = 100
+"""Levels of a schema's JSON."""
+
+Type: TypeAlias = Literal["object", "array", "string", "number", "integer", "boolean", "null"]
+
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=1000)]
+
+
+class Schema(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """The supported keywords. Those of the first lines only describe."""
+
+    title: str = ""
+    description: str = ""
+    default: Any = None
+    examples: Any = None
+    dialect: str = msgspec.field(name="$schema", default="")
+    type: Type | Annotated[list[Type], Meta(min_length=1)] | None = None
+    enum: Annotated[list[Any], Meta(min_length=1)] | None = None
+    const: Any = None
+    any_of: Annotated[list[Schema | bool], Meta(min_length=1)] | None = None
+    ref: str | None = msgspec.field(name="$ref", default=None)
+    defs: dict[str, Schema | bool] = msgspec.field(
+        name="$defs", default_factory=dict[str, "Schema | bool"]
+    )
+    properties: dict[str, Schema | bool] = {}
+    required: list[str] = []
+    additional_properties: Schema | bool = True
+    items: Schema | bool | None = None
+    min_items: Count = 0
+    max_items: Count | None = None
+    min_length: Count = 0
+    max_length: Count | None = None
+    format: Literal["date-time", "date", "time", "email", "uuid"] | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    exclusive_minimum: float | None = None
+    exclusive_maximum: float | None = None
+
+    def parts(self) -> Iterator[Schema]:
+        """Yield this schema and each one within it."""
+        yield self
+        within = *self.properties.values(), *self.defs.values(), *(self.any_of or ())
+        for part in (*within, self.additional_properties, self.items):
+            if isinstance(part, Schema):
+                yield from part.parts()
+
+
+def check_schema(schema: dict[str, Any], param: str) -> None:
+    """Raise HttpError (400) with the place of what is not supported in `schema`."""
+    text = msgspec.json.encode(schema).decode()
+    if len(text) > LONGEST or _depth(text) > DEEPEST:
+        raise _refusal(f"{param} has more than {LONGEST} bytes, or {DEEPEST} levels.")
+    try:
+        whole = msgspec.convert(schema, Schema)
+    except msgspec.ValidationError as error:
+        raise _refusal(f"{param} is not supported: {error}.") from error
+    for part in whole.parts():
+        if reason := _impossible(part, whole.defs):
+            raise _refusal(f"{param} is not supported: {reason}.")
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for character in text:
+        depth += (character in "{[") - (character in "}]")
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _impossible(schema: Schema, definitions: Container[str]) -> str:
+    """Return why no value keeps to a schema, its parts aside; empty if one may."""
+    for low, high, name in (
+        (schema.min_items, schema.max_items, "items"),
+        (schema.min_length, schema.max_length, "characters"),
+        (schema.minimum, schema.maximum, "values"),
+    ):
+        if low is not None and high is not None and low > high:
+            return f"the least number of {name} is larger than the most"
+    missing = sorted({*schema.required} - {*schema.properties})
+    if schema.additional_properties is False and missing:
+        return f"{missing[0]!r} is required and no property"
+    own = schema.ref in (None, "#") or str(schema.ref).removeprefix("#/$defs/") in definitions
+    return "" if own else f"{schema.ref!r} is none of its own $defs"
+
+
+def _refusal(message: str) -> HttpError:
+    return HttpError(400, message, param="response_format", code="unsupported_value")

@@ -1,0 +1,44 @@
+"""Remove one turn from a conversation, and put it back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from voxtui.dialogue.commands import InsertTurn, RemovePart
+from voxtui.dialogue.protocols import PastTurn
+from voxtui.session.local_session import LocalSession
+from voxtui.storage.saved_session import SessionTurn
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedTurn:
+    """Everything that is needed to put it back."""
+
+    number: int
+    past: PastTurn | None
+    """its part of the history; None: it was too old, so the history had none"""
+    after: int | None
+    """the turn before it in the history; None: it was the first"""
+    record: SessionTurn | None
+    """its part of what is saved"""
+
+
+def remove_turn(session: LocalSession, number: int) -> RemovedTurn:
+    """Have neither the brain nor a saved session know turn `number` any more."""
+    past = before = after = None
+    for turn in session.engine.past:
+        if turn.number == number and not turn.attached:
+            past, after = turn, before
+        before = turn.number
+    removed = RemovedTurn(number, past, after, session.record.turns.pop(number, None))
+    for user in (True, False):
+        session.post(RemovePart(number, user))
+    return removed
+
+
+def put_back(session: LocalSession, removed: RemovedTurn) -> None:
+    if removed.past is not None:
+        session.post(InsertTurn(removed.past, removed.after, first=removed.after is None))
+    if removed.record is not None:
+        turns = {**session.record.turns, removed.number: removed.record}
+        session.record.turns = dict(sorted(turns.items()))

@@ -1,0 +1,51 @@
+"""Sentences that need no answer, in lines of their own above the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from textual.content import Content
+from textual.message import Message
+from textual.notifications import Notification
+from textual.timer import Timer
+from textual.widgets import Static
+
+MOST = 3
+"""The newest messages are shown, so that they leave the conversation its room."""
+
+SIGNS = {"information": "", "warning": "! ", "error": "✗ "}
+STYLES = {"information": "$text-muted", "warning": "$text-warning", "error": "$text-error"}
+
+
+class Messages(Static):
+    """Takes room from the conversation, and covers nothing. A click removes all."""
+
+    class Clicked(Message):
+        """All messages are to go."""
+
+    def __init__(self) -> None:
+        super().__init__(id="messages", markup=False)
+        self._expiry: Timer | None = None
+
+    def show(self, notifications: Iterable[Notification]) -> None:
+        """Show the newest of `notifications` first, each until its time is over."""
+        newest = list(notifications)[: -MOST - 1 : -1]
+        lines = (
+            Content.styled(f"{SIGNS[each.severity]}{each.message}", STYLES[each.severity])
+            for each in newest
+        )
+        if (text := Content("\n").join(lines)) != self.content:
+            self.update(text)
+            self.set_class(bool(newest), "shown")
+        if self._expiry is not None:
+            self._expiry.stop()
+            self._expiry = None
+        if newest:
+            left = max(0.1, min(each.time_left for each in newest))
+            self._expiry = self.set_timer(left, lambda: self._drop_expired(newest))
+
+    def _drop_expired(self, shown: Sequence[Notification]) -> None:
+        self.show(each for each in reversed(shown) if not each.has_expired)
+
+    def on_click(self) -> None:
+        self.post_message(self.Clicked())

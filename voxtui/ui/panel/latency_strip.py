@@ -1,0 +1,71 @@
+"""The last turn in one line: its first sound, and the stages until then as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.content import Content
+from textual.widgets import Static
+
+from voxtui.storage.turn_metrics import Stage, stages
+from voxtui.ui.bars import HALF_LINE, LINE
+from voxtui.ui.panel.formatting import TurnTimes, figure, plain_ms
+from voxtui.ui.panel.waterfall import plain_stages
+
+GAP = "   "
+
+EARLIER = "◂ "
+"""In front of the times of a selected turn."""
+
+MOST_CELLS, LEAST_CELLS = 32, 8
+"""Cells of all bars together. Where there is room for fewer, the stages are left out."""
+
+STAGES = {"hearing": "$text-muted", "thinking": "$primary", "voice": "$primary 60%"}
+"""The stages until the first sound, and the colour of each."""
+
+
+class LatencyStrip(Static):
+    """The first sound and its stages, without a verdict; empty before the first turn."""
+
+    ALLOW_SELECT = False
+
+    def __init__(self, times: TurnTimes) -> None:
+        super().__init__(markup=False)
+        self._times = times
+
+    def on_resize(self) -> None:
+        self.show()
+
+    def show(self) -> None:
+        if (line := _line(self._times, self.content_size.width)) != self.content:
+            self.update(line, layout=False)
+
+
+def _line(times: TurnTimes, width: int) -> Content:
+    """Return the first sound, and as much of its stages as there is room for."""
+    turn = times.turn
+    if not (number := figure(turn)):
+        return Content()
+    shown = Content.assemble((EARLIER if times.selected else "", "$text-muted"), (number, "bold"))
+    found = [s for s in plain_stages(stages(turn.timestamps)) if s.name in STAGES and s.seconds > 0]
+    total = sum(stage.seconds for stage in found)
+    for values in ([f" {plain_ms(stage.seconds * 1000)}" for stage in found], [""] * len(found)):
+        texts = sum(len(f"{GAP}{s.name} {value}") for s, value in zip(found, values, strict=True))
+        cells = min(width - shown.cell_length - texts, MOST_CELLS)
+        if found and cells >= LEAST_CELLS:
+            bars = [max(1, int(stage.seconds / total * cells * 2)) for stage in found]
+            return shown + _stages(found, bars, values)
+    return shown
+
+
+def _stages(found: Sequence[Stage], halves: Sequence[int], values: Sequence[str]) -> Content:
+    """Return each stage as its name, a bar of so many half cells, and its value."""
+    line = Content()
+    for stage, length, value in zip(found, halves, values, strict=True):
+        drawn = LINE * (length // 2) + HALF_LINE * (length % 2)
+        line += Content.assemble(
+            (f"{GAP}{stage.name} ", "$text-muted"),
+            (drawn, STAGES[stage.name]),
+            (value, "$text-muted"),
+        )
+    return line
