@@ -43,6 +43,7 @@ _UNHELPFUL = (
     "I'm sorry, I",
     "I'm sorry, but",
     "Of course",
+    "Ofcourse",
     "Sorry, but",
     "Sure",
 )
