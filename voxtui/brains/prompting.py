@@ -14,11 +14,10 @@ SHORT = " Answer with one short sentence of at most fifteen words."
 
 EXAMPLES = (
     ("I'm a bit tired today.", "I'm sorry that you're tired. Was it a long day?"),
-    ("What street is my office in?", "I don't know, you haven't told me."),
-    ("Do I have a garden?", "I don't know, you haven't told me."),
     ("Please switch the lamp on.", "I can't switch anything on. I can only talk with you."),
     ("Have you done it?", "No, I can't do that. I can only talk with you."),
-    ("Ich habe heute frei.", "Wie schön! Hast du schon etwas vor?"),
+    ("What street is my office in?", "I don't know, you haven't told me."),
+    ("Do I have a garden?", "I don't know, you haven't told me."),
     ("Name a vegetable that keeps for weeks.", "Carrots keep for weeks in a cool place."),
     ("No, sorry, I meant a fruit.", "Then take apples. They keep even longer, for months."),
     (
@@ -27,6 +26,7 @@ EXAMPLES = (
         "water. Around noon, spread a blanket and eat without hurry. Afterwards, play cards or a "
         "ball game.",
     ),
+    ("Ich habe heute frei.", "Wie schön! Hast du schon etwas vor?"),
     (
         "Is it better to walk or to cycle?",
         "I like walking more, because one sees so much on the way. Cycling is faster, of course. "
