@@ -172,7 +172,7 @@ def generated(
         return False
 
     sampling = small(temperature=0.0).generation.sampling()
-    request = ChatRequest(prompt, sampling, most, ignore_end, form, beginning)
+    request = ChatRequest(prompt, sampling, most, ignore_end, form=form, beginning=beginning)
     llama.run(request, lambda done, total: False, take)
     return texts
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
 
@@ -22,8 +21,16 @@ from voxtui.brains.embedded.live_transcription import (
     LiveUtterance,
     Recogniser,
 )
+from voxtui.brains.embedded.name_spellings import with_name
 from voxtui.brains.embedded.recogniser import Moonshine, check_language, stretches
-from voxtui.brains.embedded.reply_form import ANY_FORM, reply_form, with_note
+from voxtui.brains.embedded.reply_form import SPEAKABLE, ReplyForm, reply_form, with_note
+from voxtui.brains.embedded.rescoring import Rescoring
+from voxtui.brains.embedded.tool_prompt import (
+    ToolChoice,
+    tool_choice,
+    tool_prefix,
+    with_result,
+)
 from voxtui.brains.prompting import (
     after_clock,
     examples,
@@ -31,7 +38,8 @@ from voxtui.brains.prompting import (
     until_repeated,
 )
 from voxtui.brains.speculation import SpeculationThread
-from voxtui.dialogue.data import Token, UserTranscript, Utterance
+from voxtui.dialogue.data import Token, ToolCall, UserTranscript, Utterance
+from voxtui.dialogue.listening.name import after_name
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
     OnWords,
@@ -94,13 +102,14 @@ class EmbeddedBrain:
         self._sampling = config.generation.sampling()
         self._instruction = instruction(config)
         self._examples = examples(config)
-        self._recogniser = recogniser or Moonshine()
+        self._recogniser = recogniser or Moonshine(Rescoring())
         read = config.history.tokens(self.name) + config.input.tokens(self.name)
         context = PROMPT_TOKENS + read * 5 // 4 + self._sampling.max_new_tokens
         self._chat = chat or Llama(
             -(-context // 256) * 256,
             self._prompt((), ""),
             user_folders().user_cache_path / "prefixes",
+            SPEAKABLE if self._examples else "",
         )
         self._replies: SpeculationThread | None = None
         self._ahead: ChatReply | None = None
@@ -119,7 +128,7 @@ class EmbeddedBrain:
     def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
         if self._fetches:
             self._fetch(progress)
-        self._load(progress)
+        self._load(progress, tool_prefix(options.tools))
         self._replies = SpeculationThread("voxtui-chat")
         # The prompt ends with the time. Its twenty tokens are read here, because the first question
         # would wait for them. The last request is also that of the first `read`.
@@ -133,7 +142,7 @@ class EmbeddedBrain:
                 raise reply.error
         self._live.start()
 
-    def _load(self, progress: Progress) -> None:
+    def _load(self, progress: Progress, prefix_of_tools: str) -> None:
         """Load both models at once, because each keeps only one core busy most of the time."""
         import numpy as np
 
@@ -144,7 +153,7 @@ class EmbeddedBrain:
                 raise _Unwanted
 
         with ThreadPoolExecutor(1, "voxtui-loading") as beside:
-            chat = beside.submit(self._load_chat, beat)
+            chat = beside.submit(self._load_chat, beat, prefix_of_tools)
             try:
                 progress("recogniser", None)
                 self._recogniser.load()
@@ -166,11 +175,11 @@ class EmbeddedBrain:
         else:
             attempt(chat_model(self._named), "auto")
 
-    def _load_chat(self, beat: Callable[[], object]) -> None:
+    def _load_chat(self, beat: Callable[[], object], prefix_of_tools: str) -> None:
         self._model = chat_model_name(self._named)
         path = model_file(self._named, beat)
         try:
-            self._chat.load(path, beat)
+            self._chat.load(path, beat, prefix_of_tools)
         except ModelError:
             check_content(path)
             raise
@@ -178,7 +187,7 @@ class EmbeddedBrain:
     def listen(
         self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
     ) -> None:
-        self._request(self._beginning(request.past, "", request.options), request.cancelled)
+        self._request(self._prompt(request.past, "", request.options), 0, request.cancelled)
         self._live.follow(
             LiveUtterance(request.past, recording, request.cancelled, request.options, on_words)
         )
@@ -188,7 +197,7 @@ class EmbeddedBrain:
 
     def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
         self._progress = progress
-        self._request(self._beginning(request.past, "", request.options), request.cancelled)
+        self._request(self._prompt(request.past, "", request.options), 0, request.cancelled)
 
     def read_ahead(self, request: TurnRequest) -> None:
         past, text, options = request.past, str(request.user_input), request.options
@@ -196,10 +205,14 @@ class EmbeddedBrain:
         settled = self._prompt(past, text.rpartition(" ")[0], options)
         pause = 0.0 if text.endswith(SENTENCE_ENDS) else TYPING_PAUSE_SECONDS
         due_at = time.monotonic() + pause
-        self._request(self._question(past, text, options), request.cancelled, settled, due_at)
+        prompt, tokens = self._question(past, text, options), self._most_tokens(options)
+        choice = tool_choice(past, text, options)
+        form = self._form(text, options)
+        self._request(prompt, tokens, request.cancelled, settled, due_at, choice=choice, form=form)
 
-    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
+    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         user_input, timestamps = request.user_input, request.timestamps
+        name = request.options.name
         released = timestamps.at(Milestone.RELEASED) or time.monotonic()
         live = self._live.stop()
         try:
@@ -207,18 +220,30 @@ class EmbeddedBrain:
                 words, doubtful = user_input, ()
             else:
                 heard = self._live.final(user_input, live, timestamps, released)
+                if name and heard.is_foreign:  # others may speak any language
+                    self._abandon()
+                    return
                 words, doubtful = heard.english(), heard.doubtful
             if not words:
                 return
+            if name:
+                words, doubtful = with_name(words, name), ()
             yield UserTranscript(words, doubtful)
         except (GeneratorExit, ForeignSpeech):
-            self._ahead = None
-            self._loaded().abandon_newest()
+            self._abandon()
             raise
-        question = self._question(request.past, words, request.options)
-        if schema := request.options.json_schema:
-            question = replace(question, json_schema=schema)
-        reply = self._request(question, request.cancelled)
+        words = (after_name(words, name) if name else None) or words
+        past, options, choice, form = request.past, request.options, None, None
+        if request.calls:
+            prompt = self._prompt(past, with_result(words, request.calls), options)
+            prompt += ASK + self._opening
+        else:
+            prompt = self._question(past, words, options)
+            choice, form = tool_choice(past, words, options), self._form(words, options)
+        schema, most = options.json_schema, self._most_tokens(options)
+        reply = self._request(
+            prompt, most, request.cancelled, json_schema=schema, choice=choice, form=form
+        )
         self._ahead = None
         texts = reply.tokens() if schema else until_repeated(reply.tokens())
         for number, text in enumerate(texts):
@@ -228,6 +253,16 @@ class EmbeddedBrain:
                 timestamps.drafted = len(reply.computed)
                 timestamps.prompt_tokens = reply.prompt_tokens
             yield Token(strip_control_characters(text))
+        if reply.call is not None:
+            timestamps.record(Milestone.PREFILLED, reply.prefilled_at)
+            timestamps.speculative_s += reply.worked_before(released)
+            timestamps.prompt_tokens, timestamps.tokens = reply.prompt_tokens, reply.call_tokens
+            yield reply.call
+
+    def _abandon(self) -> None:
+        """Drop the work on the reply."""
+        self._ahead = None
+        self._loaded().abandon_newest()
 
     def language(self, reply: str, timestamps: Timestamps) -> str:
         return "en"
@@ -251,29 +286,51 @@ class EmbeddedBrain:
 
     def _prepare(self, live: LiveUtterance, text: str, complete: bool) -> None:
         """Work on the reply to `text`, or on its beginning. On the thread of the transcription."""
+        if name := live.options.name:
+            text = after_name(with_name(text, name), name) or ""
+            if not text:
+                return
         if complete:
-            request = self._question(live.past, text, live.options)
+            prompt = self._question(live.past, text, live.options)
+            tokens = self._most_tokens(live.options)
+            choice, form = (
+                tool_choice(live.past, text, live.options),
+                self._form(text, live.options),
+            )
         else:
-            request = self._beginning(live.past, text.rpartition(" ")[0], live.options)
-        self._request(request, live.cancelled)
+            prompt, tokens = self._prompt(live.past, text.rpartition(" ")[0], live.options), 0
+            choice = form = None
+        self._request(prompt, tokens, live.cancelled, choice=choice, form=form)
 
     def _request(
         self,
-        request: ChatRequest,
+        prompt: str,
+        max_tokens: int,
         cancelled: Flag,
         settled: str = "",
         due_at: float = 0.0,
+        json_schema: str = "",
+        choice: ToolChoice | None = None,
+        form: ReplyForm | None = None,
     ) -> ChatReply:
-        reply = self._reply(request, cancelled, settled, due_at)
+        request = ChatRequest(
+            prompt, self._sampling, max_tokens, json_schema=json_schema, form=form
+        )
+        reply = self._reply(request, cancelled, settled, due_at, choice)
         if self._ahead is not None:
             reply.follow(self._ahead)
         self._ahead = self._loaded().request(reply)
         return self._ahead
 
     def _reply(
-        self, request: ChatRequest, cancelled: Flag, settled: str = "", due_at: float = 0.0
+        self,
+        request: ChatRequest,
+        cancelled: Flag,
+        settled: str = "",
+        due_at: float = 0.0,
+        choice: ToolChoice | None = None,
     ) -> ChatReply:
-        return ChatReply(self._chat, request, cancelled, settled, due_at, self._progress)
+        return ChatReply(self._chat, request, cancelled, settled, due_at, self._progress, choice)
 
     def _loaded(self) -> SpeculationThread:
         if self._replies is None:
@@ -296,19 +353,19 @@ class EmbeddedBrain:
         front = self._instruction if options.instruction is None else options.instruction
         return chatml(front, said, words, options.clock, self._opening)
 
-    def _beginning(self, past: Past, words: str, options: ReplyOptions) -> ChatRequest:
-        return ChatRequest(self._prompt(past, words, options), self._sampling, 0)
-
-    def _question(self, past: Past, words: str, options: ReplyOptions) -> ChatRequest:
-        prompt = self._prompt(past, self._complete(words, options), options) + ASK + self._opening
-        form = reply_form(words) if self._chooses_form(options) else ANY_FORM
-        most = options.limit(self._sampling.max_new_tokens)
-        return ChatRequest(prompt, self._sampling, most, form=form if self._examples else None)
+    def _question(self, past: Past, words: str, options: ReplyOptions) -> str:
+        return self._prompt(past, self._complete(words, options), options) + ASK + self._opening
 
     def _complete(self, words: str, options: ReplyOptions) -> str:
         return with_note(words) if self._chooses_form(options) else words
+
+    def _form(self, words: str, options: ReplyOptions) -> ReplyForm | None:
+        return reply_form(words) if self._chooses_form(options) else None
 
     def _chooses_form(self, options: ReplyOptions) -> bool:
         """Return True where our instruction holds, and no preset wants one sentence."""
         ours = bool(self._examples) and options.instruction is None
         return ours and not self._sampling.one_sentence
+
+    def _most_tokens(self, options: ReplyOptions) -> int:
+        return options.limit(self._sampling.max_new_tokens)
