@@ -12,26 +12,54 @@ if TYPE_CHECKING:  # the benchmark of random weights runs without msgspec
 
 SHORT = " Answer with one short sentence of at most fifteen words."
 
+IN_ORDER = "(Answer at once in four to six sentences, with concrete steps or ideas in order.)"
+AT_LENGTH = "(Tell it at once, in five to eight sentences.)"
+IN_VERSE = "(Answer with four short lines that rhyme.)"
+
+_LENGTHS = (
+    (IN_VERSE, re.compile(r"\b(?:write|make|tell|give|recite|invent)\b.*\bpoem\b", re.IGNORECASE)),
+    (
+        AT_LENGTH,
+        re.compile(
+            r"\b(?:tell|make up|write|invent|read)\b.*\b(?:story|tale)\b"
+            r"|\b(?:what|and then|what then) happened\b(?=.*\b(?:next|then|after)\b)"
+            r"|\bthen what happened\b|\b(?:go on|continue) with the story\b",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        IN_ORDER,
+        re.compile(
+            r"\bstep by step\b|\b(?:hour by hour|day by day)\b|\brecipe\b"
+            r"|\b(?:help|make|give|need|want|write|can|could|please)\b.*\bplan\b|^plan\b"
+            r"|\bhow (?:do|can|should|would) (?:i|you|we|one) (?!say\b|spell\b|pronounce\b|know\b"
+            r"|feel\b|do\b|like\b|look\b|think\b|get to\b|call\b|write\b)\w+"
+            r"|\bhow to (?!say\b|spell\b)\w+",
+            re.IGNORECASE,
+        ),
+    ),
+)
+"""Requests whose answer needs more than two sentences, and what the model is told then."""
+
+LONGEST_REQUEST = 200
+"""characters; a longer text is not asked in passing"""
+
 EXAMPLES = (
     ("I'm a bit tired today.", "I'm sorry that you're tired. Was it a long day?"),
-    ("Please switch the lamp on.", "I can't switch anything on. I can only talk with you."),
-    ("Have you done it?", "No, I can't do that. I can only talk with you."),
-    ("What street is my office in?", "I don't know, you haven't told me."),
-    ("Do I have a garden?", "I don't know, you haven't told me."),
-    ("Name a vegetable that keeps for weeks.", "Carrots keep for weeks in a cool place."),
-    ("No, sorry, I meant a fruit.", "Then take apples. They keep even longer, for months."),
     (
         "Help me plan a picnic.",
         "First, choose a meadow with some shade. Then pack bread, cheese, fruit and plenty of "
         "water. Around noon, spread a blanket and eat without hurry. Afterwards, play cards or a "
         "ball game.",
     ),
-    ("Ich habe heute frei.", "Wie schön! Hast du schon etwas vor?"),
     (
-        "Is it better to walk or to cycle?",
-        "I like walking more, because one sees so much on the way. Cycling is faster, of course. "
-        "What do you prefer?",
+        "Please switch the lamp on. Sorry, I meant the radio.",
+        "I can't switch the radio on. I can only talk with you.",
     ),
+    ("Have you done it?", "No, I can't do that. I can only talk with you."),
+    ("Do you know who is talking to you?", "No, you haven't told me."),
+    ("What street is my office in?", "I don't know, you haven't told me."),
+    ("Do I have a garden?", "I don't know, you haven't told me."),
 )
 """Past turns that show a small model who is who, and what it cannot know or do.
 
@@ -43,6 +71,9 @@ that somebody else is talking now. They are few, because each later token attend
 EXAMPLE_CLOCK = "(It is Friday, 6 June 2025, 08:41.)"
 """Stands before the first example as the time stands before a turn. Without it, a small model
 repeats the date of the first turn in its reply."""
+
+SPEAKABLE = r"root ::= [^\[\]{}<>*#`\n]*"
+"""The grammar of replies that can be spoken: no placeholders such as [date], lists or code."""
 
 
 def instruction(config: Config) -> str:
@@ -60,10 +91,24 @@ def examples(config: Config) -> tuple[tuple[str, str], ...]:
 
     if config.brain.instruction != BrainConfig().instruction:
         return ()
+    short = config.generation.sampling().one_sentence
+    shown = [(words if short else with_length(words), reply) for words, reply in EXAMPLES]
     if not config.brain.clock:
-        return EXAMPLES
-    (words, reply), *others = EXAMPLES
+        return tuple(shown)
+    (words, reply), *others = shown
     return ((after_clock(EXAMPLE_CLOCK, words), reply), *others)
+
+
+def with_length(words: str) -> str:
+    """Return the user's words, with the length of the answer behind them if it needs a longer one.
+
+    A model that is told to be short says of a plan that it can help, and ends.
+    """
+    if len(words) > LONGEST_REQUEST:
+        return words
+    found = (length for length, form in _LENGTHS if form.search(words))
+    length = next(found, "")
+    return f"{words.strip()}\n{length}" if length else words
 
 
 RUNS = ((5, 3), (10, 2))

@@ -80,9 +80,9 @@ LANGUAGES = {
 class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Literal["auto", "embedded", "voxtral", "remote"] = "auto"
     instruction: str = (
-        "You are Vox, a helpful voice assistant who talks with the user like a good friend. Answer "
-        "in the user's language, in one to three plain spoken sentences, without lists or code. "
-        "You can only talk; you cannot see, send or do anything else."
+        "You are Vox, a friendly voice assistant. Answer the user in one or two short spoken "
+        "sentences. Plain text only, no lists, no code. You can only talk; you cannot see, send or "
+        "do anything else."
     )
     language: Literal["", "de", "en", "es", "fr", "hi", "it", "nl", "pt"] = ""
     """the language that is spoken; empty: any that the brain knows"""

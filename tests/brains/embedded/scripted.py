@@ -8,7 +8,6 @@ from pathlib import Path
 from tests.fakes import Flag
 from voxtui.brains.embedded.chat_process import ChatRequest
 from voxtui.brains.embedded.recogniser import Heard
-from voxtui.brains.embedded.reply_form import ReplyForm
 
 
 class ScriptedRecogniser:
@@ -44,7 +43,7 @@ class ScriptedChat:
         self.prompts: list[str] = []
         self.seeds: list[int] = []
         self.schemas: list[str] = []
-        self.forms: list[ReplyForm | None] = []
+        self.grammars: list[str | None] = []
         self.before: Callable[[str], object] = lambda prompt: None
         self.between: Callable[[str], object] = lambda text: None
         self.loading: Callable[[Callable[[], object]], object] = lambda beat: None
@@ -61,7 +60,7 @@ class ScriptedChat:
         prompt = request.prompt
         self.prompts.append(prompt)
         self.schemas.append(request.json_schema)
-        self.forms.append(request.form)
+        self.grammars.append(request.grammar)
         self.seeds.append(request.sampling.seed)
         self.before(prompt)
         if on_prefilled(len(prompt), len(prompt)):

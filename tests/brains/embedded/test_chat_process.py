@@ -27,7 +27,7 @@ from voxtui.brains.embedded.chat_process import (
     chatml,
 )
 from voxtui.brains.embedded.chat_reply import ChatReply
-from voxtui.brains.embedded.reply_form import ANY_FORM, ReplyForm
+from voxtui.brains.prompting import SPEAKABLE
 from voxtui.errors import ModelError
 from voxtui.models.installed import model_file
 from voxtui.settings.schema import Config
@@ -157,14 +157,7 @@ def test_dropping_the_oldest_turn_does_not_evaluate_the_others_again() -> None:
         llama.close()
 
 
-def generated(
-    llama: Llama,
-    prompt: str,
-    most: int,
-    ignore_end: bool = False,
-    form: ReplyForm | None = None,
-    beginning: str = "",
-) -> list[str]:
+def generated(llama: Llama, prompt: str, most: int, ignore_end: bool = False) -> list[str]:
     texts: list[str] = []
 
     def take(text: str) -> bool:
@@ -172,25 +165,21 @@ def generated(
         return False
 
     sampling = small(temperature=0.0).generation.sampling()
-    request = ChatRequest(prompt, sampling, most, ignore_end, form=form, beginning=beginning)
+    request = ChatRequest(prompt, sampling, most, ignore_end)
     llama.run(request, lambda done, total: False, take)
     return texts
 
 
-def test_a_form_keeps_placeholders_out_of_replies(llama: Llama) -> None:
-    prompt = "Dear [name],\n\nOn [date] we met [name] in ["
-    text = "".join(generated(llama, prompt, 40, True, ANY_FORM))
-    assert len(text) > 20
-    assert not set("[]{}<>*#`\n") & set(text)
-
-
-@pytest.mark.parametrize("beginning", ["", "It is", "It is 3.", "It is 3. So"])
-def test_a_reply_has_the_sentences_of_its_form(llama: Llama, beginning: str) -> None:
-    form = ReplyForm(2, 3, ("I", "The", "To"))
-    prompt = chatml("", [], "Tell me of the sea.") + ASK + beginning
-    reply = beginning + "".join(generated(llama, prompt, 300, False, form, beginning))
-    assert beginning or not reply.startswith(("I", "The", "To", " "))
-    assert 2 <= len(re.findall(r"[.!?]+[\"'”’)]*(?= |$)", reply)) <= 3, reply
+@pytest.mark.slow
+def test_a_grammar_keeps_placeholders_out_of_replies() -> None:
+    llama = Llama(512, grammar=SPEAKABLE)
+    llama.load(model_file(SMALL))
+    try:
+        text = "".join(generated(llama, "Dear [name],\n\nOn [date] we met [name] in [", 40, True))
+        assert len(text) > 20
+        assert not set("[]{}<>*#`\n") & set(text)
+    finally:
+        llama.close()
 
 
 def test_a_reply_keeps_to_a_schema(llama: Llama) -> None:

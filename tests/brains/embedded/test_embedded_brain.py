@@ -22,8 +22,7 @@ from voxtui.brains.embedded.chat_process import ASK, USER, ChatRequest, chatml
 from voxtui.brains.embedded.chat_reply import ChatReply
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Heard, joined
-from voxtui.brains.embedded.reply_form import IN_VERSE, reply_form
-from voxtui.brains.prompting import EXAMPLES, examples
+from voxtui.brains.prompting import EXAMPLES, IN_ORDER, examples
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.recording import Extent, Recording
@@ -465,22 +464,16 @@ def test_a_manner_replaces_the_instruction_and_its_examples_and_limits_the_reply
     assert prompt == chatml("Be a pirate.", [("A note.", "Noted.")], "Hello.") + ASK
 
 
-def test_a_request_for_a_poem_carries_a_note_also_later(brain: Scripted) -> None:
-    words = "Write a poem about rain."
+def test_a_request_for_a_plan_carries_the_length_of_its_answer_also_later(brain: Scripted) -> None:
+    words = "Give me a plan for Sunday."
     first = asked(brain.brain, brain.chat, (), words)
-    assert first.endswith(f"{words}\n{IN_VERSE}{ASK}")
+    assert first.endswith(f"{words}\n{IN_ORDER}{ASK}")
     later = asked(brain.brain, brain.chat, past_turns(words), "Thanks.")
     assert later.startswith(first)  # nothing is evaluated again
     assert later.endswith(f"<|im_start|>user\nThanks.{ASK}")
-
-
-def test_the_form_of_a_reply_follows_from_the_users_words(brain: Scripted) -> None:
-    words = "Give me a plan for Sunday."
-    asked(brain.brain, brain.chat, (), words)
-    assert brain.chat.forms[-1] == reply_form(words)
     mine = ReplyOptions("Be a pirate.")
     list(brain.brain.reply(TurnRequest((), words, options=mine)))
-    assert brain.chat.forms[-1] is None
+    assert IN_ORDER not in brain.chat.prompts[-1]
 
 
 def past_turns(*texts: str) -> tuple[PastTurn, ...]:
@@ -722,3 +715,18 @@ def test_the_engine_does_not_wait_while_the_utterance_is_copied(brain: Scripted)
     brain.brain.wake()
     go_on.set()
     assert time.monotonic() - began < SECONDS
+
+
+@pytest.mark.parametrize(
+    ("options", "grammar"),
+    [
+        (ReplyOptions(), None),
+        (ReplyOptions("Be brief."), None),
+        (ReplyOptions("Write code.", voice="none"), ""),
+    ],
+)
+def test_only_a_written_reply_to_another_instruction_may_hold_lists_and_code(
+    brain: Scripted, options: ReplyOptions, grammar: str | None
+) -> None:
+    list(brain.brain.reply(TurnRequest((), "Hello.", options=options)))
+    assert brain.chat.grammars[-1] == grammar

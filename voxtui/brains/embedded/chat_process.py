@@ -21,7 +21,6 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from voxtui.brains.embedded.reply_form import ReplyForm
 from voxtui.brains.prompting import after_clock
 from voxtui.errors import ModelError
 from voxtui.settings.schema import Sampling
@@ -106,10 +105,7 @@ class ChatRequest:
     json_schema: str = ""
     """the JSON schema that the reply keeps to, instead of the grammar; empty: none"""
     grammar: str | None = None
-    """the grammar of this reply; None: that of its form, or else that of Setup"""
-    form: ReplyForm | None = None
-    beginning: str = ""
-    """the part of the reply that `prompt` ends with"""
+    """the grammar of this reply; None: that of Setup"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,8 +120,6 @@ class ChatReply(Speculation[str]):
                     sampling=sampling,
                     max_tokens=max_tokens,
                     ignore_end=ignore_end,
-                    form=None if ignore_end else self._request.form,
-                    beginning="".join(texts),
                 )
                 ended = self._chat.run(request, on_prefilled, on_token)
             finally:

@@ -100,7 +100,8 @@ def serve(pipe: Connection) -> None:
                 pipe.send(score(server, request))
             elif isinstance(request, ChatRequest):  # a late STOP, for a request that has ended
                 number, reused_run = sequences.choose(request.prompt)
-                answer(server, request, pipe, number, reused_run, _grammar(request, setup.grammar))
+                grammar = setup.grammar if request.grammar is None else request.grammar
+                answer(server, request, pipe, number, reused_run, grammar)
     # Ends at once. A server that is closed while it starts waits forever for one of its threads,
     # and would outlive a voxtui that was killed during the loading.
     os._exit(0)
@@ -311,7 +312,7 @@ def answer(
             "min_p": 0.0,
             "repeat_penalty": request.sampling.repetition_penalty,
             "ignore_eos": request.ignore_end,
-            "grammar": grammar,
+            "grammar": _grammar_of(request.json_schema) if request.json_schema else grammar,
             "stop": [] if request.ignore_end else [END_OF_TURN, "<|im_start|>"],
         },
         take,
@@ -356,14 +357,6 @@ def score(server: Server, request: ScoreRequest) -> Scores | Failure:
     if not failures and (written != request.text or len(words) != len(written.split()) + 1):
         failures.append(Failure("The language model did not score the text."))
     return failures[0] if failures else Scores(tuple(words))
-
-
-def _grammar(request: ChatRequest, usual: str) -> str:
-    if request.json_schema:
-        return _grammar_of(request.json_schema)
-    if request.grammar is None and request.form is not None:
-        return request.form.grammar(request.beginning)
-    return usual if request.grammar is None else request.grammar
 
 
 def _grammar_of(schema: str) -> str:

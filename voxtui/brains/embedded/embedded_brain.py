@@ -23,7 +23,6 @@ from voxtui.brains.embedded.live_transcription import (
 )
 from voxtui.brains.embedded.name_spellings import with_name
 from voxtui.brains.embedded.recogniser import Moonshine, check_language, stretches
-from voxtui.brains.embedded.reply_form import SPEAKABLE, ReplyForm, reply_form, with_note
 from voxtui.brains.embedded.rescoring import Rescoring
 from voxtui.brains.embedded.tool_prompt import (
     ToolChoice,
@@ -32,10 +31,12 @@ from voxtui.brains.embedded.tool_prompt import (
     with_result,
 )
 from voxtui.brains.prompting import (
+    SPEAKABLE,
     after_clock,
     examples,
     instruction,
     until_repeated,
+    with_length,
 )
 from voxtui.brains.speculation import SpeculationThread
 from voxtui.dialogue.data import Token, ToolCall, UserTranscript, Utterance
@@ -207,8 +208,7 @@ class EmbeddedBrain:
         due_at = time.monotonic() + pause
         prompt, tokens = self._question(past, text, options), self._most_tokens(options)
         choice = tool_choice(past, text, options)
-        form = self._form(text, options)
-        self._request(prompt, tokens, request.cancelled, settled, due_at, choice=choice, form=form)
+        self._request(prompt, tokens, request.cancelled, settled, due_at, options, choice)
 
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         user_input, timestamps = request.user_input, request.timestamps
@@ -233,17 +233,15 @@ class EmbeddedBrain:
             self._abandon()
             raise
         words = (after_name(words, name) if name else None) or words
-        past, options, choice, form = request.past, request.options, None, None
+        past, options, choice = request.past, request.options, None
         if request.calls:
             prompt = self._prompt(past, with_result(words, request.calls), options)
             prompt += ASK + self._opening
         else:
             prompt = self._question(past, words, options)
-            choice, form = tool_choice(past, words, options), self._form(words, options)
+            choice = tool_choice(past, words, options)
         schema, most = options.json_schema, self._most_tokens(options)
-        reply = self._request(
-            prompt, most, request.cancelled, json_schema=schema, choice=choice, form=form
-        )
+        reply = self._request(prompt, most, request.cancelled, options=options, choice=choice)
         self._ahead = None
         texts = reply.tokens() if schema else until_repeated(reply.tokens())
         for number, text in enumerate(texts):
@@ -293,14 +291,11 @@ class EmbeddedBrain:
         if complete:
             prompt = self._question(live.past, text, live.options)
             tokens = self._most_tokens(live.options)
-            choice, form = (
-                tool_choice(live.past, text, live.options),
-                self._form(text, live.options),
-            )
+            choice = tool_choice(live.past, text, live.options)
         else:
             prompt, tokens = self._prompt(live.past, text.rpartition(" ")[0], live.options), 0
-            choice = form = None
-        self._request(prompt, tokens, live.cancelled, choice=choice, form=form)
+            choice = None
+        self._request(prompt, tokens, live.cancelled, options=live.options, choice=choice)
 
     def _request(
         self,
@@ -309,13 +304,15 @@ class EmbeddedBrain:
         cancelled: Flag,
         settled: str = "",
         due_at: float = 0.0,
-        json_schema: str = "",
+        options: ReplyOptions = DEFAULT_OPTIONS,
         choice: ToolChoice | None = None,
-        form: ReplyForm | None = None,
     ) -> ChatReply:
+        # A client's own instruction may ask for lists or code, unless the reply is spoken.
+        free = options.instruction is not None and options.voice == "none"
         request = ChatRequest(
-            prompt, self._sampling, max_tokens, json_schema=json_schema, form=form
-        )
+            prompt, self._sampling, max_tokens, json_schema=options.json_schema,
+            grammar="" if free else None,
+        )  # fmt: skip
         reply = self._reply(request, cancelled, settled, due_at, choice)
         if self._ahead is not None:
             reply.follow(self._ahead)
@@ -357,15 +354,9 @@ class EmbeddedBrain:
         return self._prompt(past, self._complete(words, options), options) + ASK + self._opening
 
     def _complete(self, words: str, options: ReplyOptions) -> str:
-        return with_note(words) if self._chooses_form(options) else words
-
-    def _form(self, words: str, options: ReplyOptions) -> ReplyForm | None:
-        return reply_form(words) if self._chooses_form(options) else None
-
-    def _chooses_form(self, options: ReplyOptions) -> bool:
-        """Return True where our instruction holds, and no preset wants one sentence."""
-        ours = bool(self._examples) and options.instruction is None
-        return ours and not self._sampling.one_sentence
+        """Return a user's complete words, with a note on the length where our instruction holds."""
+        ours = self._examples and options.instruction is None and not self._sampling.one_sentence
+        return with_length(words) if ours else words
 
     def _most_tokens(self, options: ReplyOptions) -> int:
         return options.limit(self._sampling.max_new_tokens)
