@@ -98,7 +98,7 @@ class Engine:
         self._listener = Listener(models.detector, self._config)
         overhearing = models.overhearing
         self._barge_in = VoiceBargeIn(overhearing, self._config) if overhearing else None
-        self._history = History(self._config, lambda: self._components.brain_name)
+        self._history = History(self._config)
         self._dialogue = Dialogue(
             self._inbox,
             self._components,

@@ -76,7 +76,7 @@ class HistoryPrefill:
     def attach(self, attachment: Attachment) -> None:
         """Add what fits of a text to the history, and say what does not."""
         used = attached_tokens(self._dialogue.history.past)
-        most = self._dialogue.components.config.input.tokens(self._dialogue.components.brain_name)
+        most = self._dialogue.config.current.input.tokens(self._dialogue.config.brain_name)
         fitting, sentence = fit(attachment, most - used)
         if fitting is not None:
             self._dialogue.history.attach(fitting.as_turn())
