@@ -38,7 +38,9 @@ def welcome(
         case Mode.TOGGLE:
             talk = f"Press {key}, speak, press it again. Or just type."
         case Mode.HANDS_FREE:
-            talk = "Just speak; a pause ends it. Or type."
+            name = config.vad.name
+            begin = f'Say "{name}" and your question' if name else "Just speak"
+            talk = f"{begin}; a pause ends it. Or type."
         case None:
             talk = "Type a question."
     where = "Nothing leaves this machine" + (f": {model} answers here." if model else ".")

@@ -301,7 +301,8 @@ class Status:
             case State.LOADING:
                 return f"{self._step} · you can type already" if self._step else ""
             case State.READY if self.level.hears and mode is Mode.HANDS_FREE:
-                return "Speak, or type"
+                name = self._session.config.vad.name
+                return f'Say "{name}", or type' if name else "Speak, or type"
             case State.READY if self.level.hears:
                 return f"{'Hold' if mode is Mode.HOLD else 'Press'} {key} and speak, or type"
             case State.READY:

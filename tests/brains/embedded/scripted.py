@@ -47,7 +47,7 @@ class ScriptedChat:
         self.between: Callable[[str], object] = lambda text: None
         self.loading: Callable[[Callable[[], object]], object] = lambda beat: None
 
-    def load(self, path: Path, beat: Callable[[], object]) -> None:
+    def load(self, path: Path, beat: Callable[[], object], tool_prefix: str = "") -> None:
         self.loading(beat)
 
     def run(

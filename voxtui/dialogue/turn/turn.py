@@ -27,6 +27,7 @@ from voxtui.dialogue.events import (
     UserWords,
 )
 from voxtui.dialogue.listening.listener import Finished, TooQuiet
+from voxtui.dialogue.listening.name import after_name
 from voxtui.dialogue.listening.text_echo import is_echo
 from voxtui.dialogue.prefetch import Prefetched
 from voxtui.dialogue.protocols import (
@@ -77,6 +78,8 @@ class LiveTurn:
     answer: SkillAnswer | None = None
     """the whole answer, if a rule gave it"""
     calls: list[CallReport] = field(default_factory=list[CallReport])
+    results: tuple[FinishedCall, ...] = ()
+    """the calls that the client ran for the same words before"""
     private: bool = False
     """the answer holds the result of a tool that must not leave this machine"""
     options: ReplyOptions = DEFAULT_OPTIONS
@@ -85,6 +88,10 @@ class LiveTurn:
     past: Past | None = None
     """the history before the user's part, if that part is in the history already"""
     speech: Speech | None = None
+    overheard: bool = False
+    """Its words do not begin with the name, so they were not meant for the program."""
+    only_name: bool = False
+    """Its words are the name alone."""
     finding: Finished | TooQuiet | None = None
     """The end of its recording."""
     story: Generator[None, None, None] | None = None
@@ -138,13 +145,14 @@ class LiveTurn:
 
 
 def captions(turn: LiveTurn, dialogue: Dialogue) -> OnWords | None:
-    """Return what reports the words so far, on a thread of the brain; None: nobody shows them."""
+    """Return what reports the words so far, on a thread of the brain; None: they are not shown."""
 
     def report(text: str, settled: int) -> None:
         if not turn.cancelled:
             dialogue.emit(Caption(turn.number, text, settled))
 
-    return report if dialogue.front_end.captions else None
+    # With a name, others may be talking.
+    return report if dialogue.front_end.captions and not turn.options.name else None
 
 
 def answer_tokens(turn: LiveTurn, dialogue: Dialogue) -> Generator[Token, None, None]:
@@ -196,14 +204,20 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
     timestamps, cancelled = turn.handle.timestamps, turn.handle.cancelled
     history, brain, skills = dialogue.history, dialogue.components.brain, dialogue.skills
     past = history.past if turn.past is None else turn.past
-    request = TurnRequest(past, turn.user_input, timestamps, cancelled, turn.options)
+    request = TurnRequest(past, turn.user_input, timestamps, cancelled, turn.options, turn.results)
     call: ToolCall | None = None
     with closing(brain.reply(request)) as items:
         for item in items:
+            if turn.options.name and turn.words is None:
+                item = _called(item, turn, dialogue)
+                if item is None:
+                    return
             if isinstance(item, ToolCall):
                 call = item
                 break
             yield item
+            if turn.answer is not None:
+                break
             final = isinstance(item, UserTranscript) and not turn.cancelled
             if final and skills is not None:
                 again, before = turn.source == REPLAY, (*history.dropped, *past)
@@ -223,6 +237,33 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
     elif turn.answer is not None:
         turn.brain = SKILL
         yield from turn.answer.tokens()
+
+
+def _called(
+    item: UserTranscript | Token | ToolCall, turn: LiveTurn, dialogue: Dialogue
+) -> UserTranscript | None:
+    """Return the words after the name. None drops the turn, as the words were not for us.
+
+    Sets the answer to the name alone, and to words that stop what rings, which need no name.
+    """
+    if isinstance(item, UserTranscript):
+        words = after_name(item.text, turn.options.name)
+        if words:
+            return UserTranscript(words)
+        if words is not None:
+            turn.only_name, turn.answer = True, SkillAnswer("Yes?")
+            return item
+        request = SkillRequest(item.text, config=dialogue.config.current, called=False)
+        answer = dialogue.skills.answer(request) if dialogue.skills else None
+        if isinstance(answer, SkillAnswer):
+            turn.answer = answer
+            return item
+    else:
+        why = "This brain answers before it knows your words, so it cannot wait for a name"
+        dialogue.emit(Notice(f"{why} (vad.name)."))
+    turn.overheard = True
+    turn.handle.cancelled.set()
+    return None
 
 
 def _answer_call(
@@ -317,12 +358,14 @@ def speak(
     try:
         try:
             speech.play(tokens)
+            if not reply.muted:
+                return speech
         except VoiceFailed as error:
             emit(Notice(f"{error} The answer goes on as text."))
             speech.finish()
-            return None
     except DeviceError as error:
         components.devices.speaker_lost = True
         emit(Notice(f"{error} The answer goes on as text."))
-        return None
-    return None if reply.muted else speech
+    if dialogue.state is State.SPEAKING and turn.number > 0:  # no more of the answer is heard
+        dialogue.enter(State.THINKING)
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import deque
 from collections.abc import Generator
@@ -39,6 +40,7 @@ from voxtui.dialogue.listening.listener import (
     Started,
     TooQuiet,
 )
+from voxtui.dialogue.listening.name import ATTENTIVE_SECONDS
 from voxtui.dialogue.prefetch import prefetch
 from voxtui.dialogue.protocols import (
     PastTurn,
@@ -78,6 +80,8 @@ class TurnTaking:
         """The user's part of the latest turns, by number, for `redo`."""
         self._spoken: deque[LiveTurn] = deque(maxlen=SPOKEN_TURNS)
         """The latest turns that were spoken, for `truncate`."""
+        self._attentive_until = 0.0
+        """Monotonic seconds until which detected speech needs no name."""
         self._answers = True
         """False: detected speech is committed without an answer."""
 
@@ -155,6 +159,9 @@ class TurnTaking:
             return False
         self._recorded = turn
         turn.options = dialogue.timed_options(dialogue.history.past)
+        if turn.handle.detected and at > self._attentive_until:
+            name = dialogue.config.current.vad.name
+            turn.options = dataclasses.replace(turn.options, name=name)
         dialogue.emit(TurnStarted(turn.number, turn.source, turn.handle.timestamps, at=at))
         dialogue.enter(State.LISTENING)
         preroll = dialogue.listener.begin(turn.source, at, turn.handle.detected)
@@ -248,7 +255,9 @@ class TurnTaking:
         if isinstance(turn.error, ModelLost) and self._dialogue.components.has_next_brain:
             self.prefill.replace_lost_brain(turn.error)
             return
-        self.idle.begin(turn)
+        self._attentive_until = time.monotonic() + ATTENTIVE_SECONDS if turn.only_name else 0.0
+        if not turn.overheard:
+            self.idle.begin(turn)
         self._dialogue.enter(State.READY)
         self.prefill.read_history()
 
@@ -353,7 +362,7 @@ class TurnTaking:
             turn.user_input = UNASKED
         else:
             turn.past, turn.words = turn.past[:-1], unanswered.words
-            turn.user_input = unanswered.user_input
+            turn.user_input, turn.results = unanswered.user_input, unanswered.calls
 
     def drop_answer(self, handle: TurnHandle) -> None:
         """Report the end of a turn whose answer came too late. The next turn goes on."""
@@ -398,7 +407,7 @@ class TurnTaking:
 
     def _live(self, handle: TurnHandle, source: str, paced: bool = True) -> LiveTurn:
         dialogue = self._dialogue
-        name = dialogue.components.brain_name
+        name = dialogue.config.brain_name
         return LiveTurn(handle, source, paced, name, options=dialogue.options)
 
     # Between turns.
