@@ -43,6 +43,7 @@ class ScriptedChat:
         self.prompts: list[str] = []
         self.seeds: list[int] = []
         self.schemas: list[str] = []
+        self.grammars: list[str | None] = []
         self.before: Callable[[str], object] = lambda prompt: None
         self.between: Callable[[str], object] = lambda text: None
         self.loading: Callable[[Callable[[], object]], object] = lambda beat: None
@@ -59,6 +60,7 @@ class ScriptedChat:
         prompt = request.prompt
         self.prompts.append(prompt)
         self.schemas.append(request.json_schema)
+        self.grammars.append(request.grammar)
         self.seeds.append(request.sampling.seed)
         self.before(prompt)
         if on_prefilled(len(prompt), len(prompt)):

@@ -224,16 +224,18 @@ def fitting_batch(token_seconds: float) -> int:
 def prepare(server: Server, setup: Setup, batch: int) -> None:
     """Bring both prefixes into the cache: from a file, or by evaluating one and writing its file.
 
-    The time that this takes decides the batch of the next start, which the file's name tells.
+    The time that the first takes decides the batch of the next start, which the files' names tell.
     """
     for sequence, prefix in enumerate(filter(None, (setup.prefix, setup.tool_prefix))):
-        _prepare_sequence(server, replace(setup, prefix=prefix), batch, sequence)
+        fitting = _prepare_sequence(server, replace(setup, prefix=prefix), batch, sequence)
+        setup = setup if setup.batch else replace(setup, batch=fitting)
 
 
-def _prepare_sequence(server: Server, setup: Setup, batch: int, sequence: int) -> None:
+def _prepare_sequence(server: Server, setup: Setup, batch: int, sequence: int) -> int:
+    """Bring `setup.prefix` into a sequence. Return the batch of the next start."""
     file = _file(setup, batch)
     if file is not None and file.restore(sequence):
-        return
+        return batch
     token_seconds = [0.0]
 
     def take(event: Any) -> bool:
@@ -243,8 +245,10 @@ def _prepare_sequence(server: Server, setup: Setup, batch: int, sequence: int) -
 
     request = {"prompt": setup.prefix, "n_predict": 0, "cache_prompt": True, "id_slot": sequence}
     server.handle_completions(request, take)
-    if file := _file(setup, setup.batch or fitting_batch(token_seconds[-1])):
+    fitting = setup.batch or fitting_batch(token_seconds[-1])
+    if file := _file(setup, fitting):
         file.save(sequence)
+    return fitting
 
 
 def _file(setup: Setup, batch: int) -> PrefixFile | None:

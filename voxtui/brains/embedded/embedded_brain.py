@@ -208,7 +208,7 @@ class EmbeddedBrain:
         due_at = time.monotonic() + pause
         prompt, tokens = self._question(past, text, options), self._most_tokens(options)
         choice = tool_choice(past, text, options)
-        self._request(prompt, tokens, request.cancelled, settled, due_at, choice=choice)
+        self._request(prompt, tokens, request.cancelled, settled, due_at, options, choice)
 
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         user_input, timestamps = request.user_input, request.timestamps
@@ -241,7 +241,7 @@ class EmbeddedBrain:
             prompt = self._question(past, words, options)
             choice = tool_choice(past, words, options)
         schema, most = options.json_schema, self._most_tokens(options)
-        reply = self._request(prompt, most, request.cancelled, json_schema=schema, choice=choice)
+        reply = self._request(prompt, most, request.cancelled, options=options, choice=choice)
         self._ahead = None
         texts = reply.tokens() if schema else until_repeated(reply.tokens())
         for number, text in enumerate(texts):
@@ -295,7 +295,7 @@ class EmbeddedBrain:
         else:
             prompt, tokens = self._prompt(live.past, text.rpartition(" ")[0], live.options), 0
             choice = None
-        self._request(prompt, tokens, live.cancelled, choice=choice)
+        self._request(prompt, tokens, live.cancelled, options=live.options, choice=choice)
 
     def _request(
         self,
@@ -304,10 +304,15 @@ class EmbeddedBrain:
         cancelled: Flag,
         settled: str = "",
         due_at: float = 0.0,
-        json_schema: str = "",
+        options: ReplyOptions = DEFAULT_OPTIONS,
         choice: ToolChoice | None = None,
     ) -> ChatReply:
-        request = ChatRequest(prompt, self._sampling, max_tokens, json_schema=json_schema)
+        # A client's own instruction may ask for lists or code, unless the reply is spoken.
+        free = options.instruction is not None and options.voice == "none"
+        request = ChatRequest(
+            prompt, self._sampling, max_tokens, json_schema=options.json_schema,
+            grammar="" if free else None,
+        )  # fmt: skip
         reply = self._reply(request, cancelled, settled, due_at, choice)
         if self._ahead is not None:
             reply.follow(self._ahead)

@@ -293,9 +293,9 @@ def _answer_call(
         yield from turn.answer.tokens()
         return
     read = Timestamps()
-    said = turn.user_input if turn.words is None else turn.words
+    user_input = turn.user_input if turn.words is None else turn.words
     wording = replace(
-        request, user_input=said, timestamps=read, calls=(FinishedCall(call, result.text),)
+        request, user_input=user_input, timestamps=read, calls=(FinishedCall(call, result.text),)
     )
     with closing(brain.reply(wording)) as items:
         for item in items:

@@ -202,6 +202,8 @@ class TurnTaking:
         assert isinstance(turn.user_input, Utterance)
         self.idle.end()
         self._dialogue.history.insert(PastTurn(turn.user_input, None, (), number=turn.number))
+        if self._committed is not None:
+            self._committed.story = None  # nobody can request its answer any more
         self._committed = turn
         self.idle.begin_unanswered(turn, turn.user_input)
         self._dialogue.enter(State.READY)
@@ -320,6 +322,7 @@ class TurnTaking:
         if turn is None:
             return
         self._dialogue.listener.abandon()
+        turn.story = None  # its frame refers to the turn, and so to the sound
         turn.handle.cancel()
         self._finish(turn, Outcome.CANCELLED)
 
