@@ -9,7 +9,7 @@ from openai import OpenAI
 
 from tests.serve.conftest import PATIENCE, serving
 from voxtui.serve.shared_models import warm_pool
-from voxtui.settings.schema import Config
+from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, VoiceConfig
 
 TOOLS = [
     {
@@ -38,12 +38,18 @@ PERSON = {
 }
 
 
+SMALL = Config(
+    brain=BrainConfig(name="embedded", embedded=EmbeddedBrainConfig(model="smollm2-135m")),
+    voice=VoiceConfig(engine="none"),
+)
+
+
 @pytest.mark.slow
 @pytest.mark.models
-def test_a_function_is_called_its_result_worded_and_json_keeps_to_its_schema() -> None:
+def test_calls_and_json_keep_to_their_schemas_whatever_the_model_thinks() -> None:
     with (
-        warm_pool(Config(), print) as pool,
-        serving(pool=pool) as server,
+        warm_pool(SMALL, print) as pool,
+        serving(config=SMALL, pool=pool) as server,
         OpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=PATIENCE) as client,
     ):
 
@@ -51,21 +57,22 @@ def test_a_function_is_called_its_result_worded_and_json_keeps_to_its_schema() -
             return client.chat.completions.create(model="voxtui", messages=messages, **fields)
 
         question = {"role": "user", "content": "What is the weather in Oslo?"}
-        choice = ask(question, tools=TOOLS).choices[0]
-        assert choice.finish_reason == "tool_calls", choice
+        answer = ask(question, tools=TOOLS, tool_choice="required")
+        choice = answer.choices[0]
+        assert choice.finish_reason == "tool_calls"
+        assert answer.usage.prompt_tokens > 50
+        assert answer.usage.completion_tokens > 3
         (call,) = choice.message.tool_calls
-        assert call.function.name == "get_weather"
-        assert json.loads(call.function.arguments) == {"town": "Oslo"}
+        assert all(isinstance(value, str) for value in json.loads(call.function.arguments).values())
         result = {"role": "tool", "tool_call_id": call.id, "content": "7 degrees, heavy rain"}
-        answer = ask(question, choice.message, result, tools=TOOLS).choices[0]
-        assert answer.finish_reason == "stop"
-        assert "rain" in answer.message.content
+        worded = ask(question, choice.message, result, tools=TOOLS).choices[0]
+        assert worded.finish_reason == "stop"
+        assert worded.message.content
         demanded = {"type": "function", "function": {"name": "switch_light"}}
         (call,) = ask(question, tools=TOOLS, tool_choice=demanded).choices[0].message.tool_calls
         assert call.function.name == "switch_light"
+        assert json.loads(call.function.arguments).keys() == {"room"}
 
         form = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON}}
-        told = {"role": "user", "content": "Ada Lovelace was 36 years old. Who, and how old?"}
-        answer = ask(told, response_format=form)
-        assert json.loads(answer.choices[0].message.content) == {"name": "Ada Lovelace", "age": 36}
-        assert answer.usage.prompt_tokens > 10
+        person = ask({"role": "user", "content": "Ada is 36."}, response_format=form).choices[0]
+        assert json.loads(person.message.content).keys() == {"name", "age"}
