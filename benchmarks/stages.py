@@ -47,9 +47,9 @@ from voxtui.dialogue.data import (
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, Loaded, ReplyText, TurnFinished
 from voxtui.dialogue.protocols import TurnRequest
-from voxtui.dialogue.speech.chunker import Chunker
 from voxtui.dialogue.speech.clauses import clauses
 from voxtui.dialogue.timestamps import Timestamps
+from voxtui.dialogue.turn.text_chunks import Chunker
 from voxtui.settings.schema import Config, StreamingConfig
 from voxtui.storage.turn_metrics import spread
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests.fakes import frames, record
 from voxtui.dialogue.data import FRAME_SECONDS
+from voxtui.dialogue.listening.endpointing import end_after_release
 from voxtui.dialogue.recording import LEAD_FRAMES, TRAIL_SAMPLES
 
 
@@ -57,15 +58,18 @@ def test_it_is_trimmed_to_speech_and_padding() -> None:
 def test_the_end_is_the_release_unless_speech_goes_on(
     pattern: str, released: float, over: bool
 ) -> None:
-    assert record(pattern).over(10.0 + released * FRAME_SECONDS) is over
+    end = end_after_release(record(pattern), 10.0 + released * FRAME_SECONDS)
+    assert (end is not None) is over
 
 
 def test_frames_behind_the_end_are_returned_and_no_longer_belong_to_the_recording() -> None:
     recording = record("xx......")
-    behind = recording.cut(10.0 + 4 * FRAME_SECONDS)
+    end = end_after_release(recording, 10.0 + 4 * FRAME_SECONDS)
+    assert end is not None
+    behind = recording.cut(end)
     assert (len(behind), len(recording.frames), recording.seconds) == (4, 4, 4 * FRAME_SECONDS)
     assert recording.quiet_frames == 2
-    assert recording.over(10.0 + 4 * FRAME_SECONDS)
+    assert end_after_release(recording, 10.0 + 4 * FRAME_SECONDS) == end
 
 
 @given(st.text(alphabet=".x", max_size=40), st.text(alphabet=".x", max_size=20))

@@ -15,12 +15,6 @@ TRAIL_SAMPLES = 3200
 """200 ms of digital zeros after the last speech frame. Recognisers drop or garble a last word that
 ends at the very end of their input. Zeros cost no waiting, unlike recorded silence."""
 
-QUIET_FRAMES = 2
-"""The utterance is over when so many frames (64 ms) in a row hold no speech."""
-
-TAIL_SECONDS = 0.2
-"""Maximum recording time after the release while speech continues."""
-
 _numbers = itertools.count()
 
 
@@ -99,37 +93,13 @@ class Recording:
         """Count the frames at the end that hold no speech."""
         return self._extent.quiet_frames
 
-    def over(self, released_at: float) -> bool:
-        """Return True if the utterance is complete.
-
-        It ends at the capture time of the release. While the last 64 ms held speech, recording
-        continues for at most 200 ms.
-        """
-        return self._end(released_at) is not None
-
-    def cut(self, released_at: float) -> list[Frame]:
-        """Set the end of the recording and return the frames after it.
-
-        Such frames exist if the release was reported late.
-        """
-        end = self._end(released_at)
-        if end is None:
-            return []
+    def cut(self, end: int) -> list[Frame]:
+        """Set the number of frames and return those behind them, if there are any."""
         extent = Extent()
         for speech in self._verdicts[:end]:
             extent = extent.with_frame(speech)
         self._extent = extent
         return self._frames[end:]
-
-    def _end(self, released_at: float) -> int | None:
-        """Count the frames of the utterance; None while more may follow."""
-        quiet = 0
-        for count, (frame, speech) in enumerate(zip(self.frames, self._verdicts, strict=False), 1):
-            quiet = 0 if speech else quiet + 1
-            past = frame.captured_at - released_at
-            if past > -FRAME_SECONDS and (quiet >= QUIET_FRAMES or past >= TAIL_SECONDS):
-                return count
-        return None
 
     def origin(self, extent: Extent) -> Origin | None:
         """Return the range of frames of the utterance; None without speech."""

@@ -12,9 +12,9 @@ from voxtui.commands.segmentation import Segmenter
 from voxtui.dialogue.components.sound_devices import Devices, SoundDevices
 from voxtui.dialogue.data import FRAME_SECONDS, Frame, Utterance
 from voxtui.dialogue.events import Event, Notice
+from voxtui.dialogue.listening.endpointing import QUIET_FRAMES, TAIL_SECONDS
 from voxtui.dialogue.listening.level import diagnose_level
 from voxtui.dialogue.protocols import SpeechDetector
-from voxtui.dialogue.recording import QUIET_FRAMES, TAIL_SECONDS
 from voxtui.errors import DeviceError, ForeignSpeech, one_line
 from voxtui.settings.schema import VadConfig
 from voxtui.wiring import SpeechToText

@@ -14,6 +14,30 @@ HYSTERESIS = 0.15
 """Speech continues until the probability is this far below the threshold (Silero's own rule)."""
 
 
+QUIET_FRAMES = 2
+"""The utterance is over when so many frames (64 ms) in a row hold no speech."""
+
+TAIL_SECONDS = 0.2
+"""Maximum recording time after the release while speech continues."""
+
+
+def end_after_release(recording: Recording, released_at: float) -> int | None:
+    """Count the frames of the utterance; None while more may follow.
+
+    It ends at the capture time of the release (monotonic seconds). While the last 64 ms held
+    speech, recording continues for at most 200 ms. Frames behind the end exist if the release was
+    reported late.
+    """
+    quiet = 0
+    verdicts = recording.verdicts
+    for count, (frame, speech) in enumerate(zip(recording.frames, verdicts, strict=False), 1):
+        quiet = 0 if speech else quiet + 1
+        past = frame.captured_at - released_at
+        if past > -FRAME_SECONDS and (quiet >= QUIET_FRAMES or past >= TAIL_SECONDS):
+            return count
+    return None
+
+
 class SpeechGate:
     """Turns probabilities into verdicts, with hysteresis so that a verdict does not flutter."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, MICROPHONE, Frame, Utterance
-from voxtui.dialogue.listening.endpointing import Endpointer, SpeechGate
+from voxtui.dialogue.listening.endpointing import Endpointer, SpeechGate, end_after_release
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.timestamps import Milestone, Timestamps
@@ -244,7 +244,8 @@ class Listener:
         live.recording.append(frame, self._gate.verdict(self._detector.probability(frame)))
         live.waited_s = 0.0
         if live.released_at is not None:
-            return self.finish() if live.recording.over(live.released_at) else _RECORDED
+            over = end_after_release(live.recording, live.released_at) is not None
+            return self.finish() if over else _RECORDED
         if live.recording.seconds >= self._config.audio.max_utterance_s:
             live.too_long = True
             return self._release(live, frame.captured_at) or _RECORDED
@@ -256,8 +257,10 @@ class Listener:
 
     def _release(self, live: _LiveRecording, at: float) -> Finding:
         live.released_at, live.waited_s = at, 0.0
-        self._give_back(live, live.recording.cut(at))
-        return self.finish() if live.recording.over(at) else None
+        if (end := end_after_release(live.recording, at)) is None:
+            return None
+        self._give_back(live, live.recording.cut(end))
+        return self.finish()
 
     def _give_back(self, live: _LiveRecording, frames: Iterable[Frame]) -> None:
         """Return frames to the pre-roll: a word may have begun in them."""

@@ -40,11 +40,11 @@ from voxtui.dialogue.protocols import (
     SkillRequest,
     TurnRequest,
 )
-from voxtui.dialogue.speech.chunker import Chunker
 from voxtui.dialogue.speech.speech import Speech, SpokenReply, VoiceFailed
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.dialogue.tools import CallOutcome, CallReport
 from voxtui.dialogue.turn.prefill import HistoryPrefill
+from voxtui.dialogue.turn.text_chunks import Chunker
 from voxtui.dialogue.turn.tool_calls import run_call
 from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import DeviceError, ModelError

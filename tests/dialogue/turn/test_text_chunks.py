@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes import SECONDS
-from voxtui.dialogue.speech.chunker import Chunker
+from voxtui.dialogue.turn.text_chunks import Chunker
 from voxtui.settings.schema import StreamingConfig
 
 
