@@ -398,7 +398,7 @@ class ToolCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = {}
     """the choices of each argument, or its type"""
     says: str = ""
-    """the answer, with `{argument}` and `{output}`; empty: the brain words the output"""
+    """the answer, with `{argument}` and `{output}`; empty: the output"""
     ask: bool = True
     """run it only after a key"""
     timeout_s: Annotated[float, Meta(gt=0, le=120)] = 10.0

@@ -27,6 +27,11 @@ _COMMON = frozenset(
 )
 
 
+READ_ALOUD = 300
+"""characters of an output that is spoken as it is; the brain words a longer one"""
+
+DONE = ToolResult("", "Done.")
+
 _NO_ORDER = (
     r"(?:was|were|did|does|has|had|have|who|why|how|what|when|where|which|should|shall|is|are|am"
     r"|don't|do|never|if"
@@ -131,7 +136,7 @@ def _run(command: ToolCommand, arguments: str, cancelled: Flag) -> ToolResult:
     output = output_of(line, command.timeout_s, cancelled)
     if command.says:
         return ToolResult(output, _filled(command.says, {**values, "output": output}))
-    return ToolResult(output, "" if output else "Done.")
+    return ToolResult(output, output if len(output) <= READ_ALOUD else "") if output else DONE
 
 
 def _checked(command: ToolCommand, arguments: str) -> dict[str, Any]:

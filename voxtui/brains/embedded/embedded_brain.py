@@ -25,10 +25,11 @@ from voxtui.brains.embedded.name_spellings import with_name
 from voxtui.brains.embedded.recogniser import Moonshine, check_language, stretches
 from voxtui.brains.embedded.rescoring import Rescoring
 from voxtui.brains.embedded.tool_prompt import (
+    LOOKING,
     ToolChoice,
+    result_line,
     tool_choice,
     tool_prefix,
-    with_result,
 )
 from voxtui.brains.prompting import (
     SPEAKABLE,
@@ -45,6 +46,7 @@ from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
     OnWords,
     Past,
+    PastTurn,
     Progress,
     ReplyOptions,
     TurnRequest,
@@ -235,7 +237,9 @@ class EmbeddedBrain:
         words = (after_name(words, name) if name else None) or words
         past, options, choice = request.past, request.options, None
         if request.calls:
-            prompt = self._prompt(past, with_result(words, request.calls), options)
+            looked = PastTurn(words, None, (Token(LOOKING),), clock=options.clock)
+            results = result_line(request.calls)
+            prompt = self._prompt((*past, looked), results, options.with_clock(""))
             prompt += ASK + self._opening
         else:
             prompt = self._question(past, words, options)

@@ -29,6 +29,9 @@ RESULT_CHARACTERS = 1200
 DEPTH = 4
 """Most objects and lists inside each other in the arguments."""
 
+LOOKING = "Let me look."
+"""The reply before a result that is not worded yet."""
+
 INSTRUCTION = """\
 You choose the tool for what the user says. If he wants one of these done now, answer with its \
 line. If he asks a general question, tells something, or says that it is not wanted, answer: no
@@ -86,15 +89,10 @@ def tool_prefix(tools: Sequence[Tool]) -> str:
     return _front(tools, [], "") if any(tool.line for tool in tools) else ""
 
 
-def with_result(words: str, calls: Sequence[FinishedCall]) -> str:
-    """Return the user's words, and the results of the calls that they led to."""
-    results = [
-        f"({finished.call.name} says: {finished.result[:RESULT_CHARACTERS].strip()})"
-        for finished in calls
-    ]
-    if not results:
-        return words
-    return "\n".join((words, *results, "(Tell me that in one short sentence.)"))
+def result_line(calls: Sequence[FinishedCall]) -> str:
+    """Return the results of calls as the user's next words."""
+    results = (f"Result of {f.call.name}: {f.result[:RESULT_CHARACTERS].strip()}" for f in calls)
+    return "\n".join((*results, "Say it in one short sentence."))
 
 
 def _reply_of(calls: Sequence[FinishedCall]) -> str:
