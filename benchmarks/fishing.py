@@ -33,7 +33,7 @@ from voxtui.dialogue.protocols import (
     ReplyOptions,
     TurnRequest,
 )
-from voxtui.dialogue.turn.turn_clock import clock_line
+from voxtui.dialogue.turn_clock import clock_line
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 
 TERMINAL = "terminal"

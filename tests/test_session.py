@@ -32,6 +32,7 @@ from voxtui.dialogue.protocols import PastTurn
 from voxtui.dialogue.timestamps import Outcome, Timestamps
 from voxtui.errors import InputError, ModelError
 from voxtui.session.local_session import LocalSession
+from voxtui.session.removed_turn import put_back, remove_turn
 from voxtui.session.user_session import ClipEnded, NotAllowed, UserSession
 from voxtui.settings.schema import Config
 from voxtui.settings.sources import load_config
@@ -226,7 +227,7 @@ def test_a_stored_conversation_goes_on_where_it_was(stored):
     local.session.new_conversation()
     answered(local, said("Between.", 3))
     until(lambda: len(stored.newest()) == 2)
-    past = local.session.resume(stored.newest("ann")[0].id)
+    past = local.session.conversation.resume(stored.newest("ann")[0].id)
     assert [turn.user_text for turn in past] == ["I am Ann.", "Old."]
     local.engine.finish()  # of a turn that was cut off, while the engine has the other history
     answered(local, past[1], said("New.", 4))  # the oldest turn was dropped from the history
@@ -254,7 +255,7 @@ def test_an_undone_new_conversation_goes_on_in_its_own_place(stored):
     local.session.choose("session.keep", True)
     answered(local, said("One.", 1))
     local.session.new_conversation()
-    local.session.undo()
+    local.session.conversation.undo()
     answered(local, said("One.", 1), said("Two.", 2))
     local.session.close()
     assert words_in(stored) == [["One.", "Two."]]
@@ -378,3 +379,33 @@ def test_listing_devices_on_a_thread_is_the_only_way_to_reach_the_sound_system()
     local.session.rescan_devices()
     local.session.choose("voice.speed", 1.2)
     assert listed_on == []
+
+
+def test_a_removed_turn_leaves_history_and_record_and_comes_back_in_its_place():
+    events = queue.SimpleQueue()
+    brain = ScriptedBrain(["One."], ["Two."], ["Three."])
+    local = LocalSession(lambda emit: engine_on_fakes(emit, brain=brain), events.put, Config())
+    try:
+        local.start()
+        take_until_ready(local, events)
+        for text in ("first", "second", "third"):
+            local.post(SendText(text))
+            take_until_ready(local, events)
+        before, record = local.engine.past, [*local.record.turns]
+        for number in record:
+            removed = remove_turn(local, number)
+            until(lambda: len(local.engine.past) == 2)
+            assert number not in [turn.number for turn in local.engine.past]
+            assert number not in local.record.turns
+            put_back(local, removed)
+            until(lambda: len(local.engine.past) == 3)
+            assert local.engine.past == before and [*local.record.turns] == record
+    finally:
+        local.close()
+
+
+def take_until_ready(local, events) -> None:
+    event = None
+    while event != StateChanged(State.READY):
+        event = events.get(timeout=SECONDS)
+        local.take(event)

@@ -19,7 +19,7 @@ from voxtui.brains.prompting import (
     until_repeated,
     with_length,
 )
-from voxtui.dialogue.turn.turn_clock import clock_line
+from voxtui.dialogue.turn_clock import clock_line
 from voxtui.settings.schema import BrainConfig, Config
 
 

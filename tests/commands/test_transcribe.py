@@ -232,6 +232,9 @@ def test_a_brain_that_cannot_load_is_one_error_and_is_not_replaced(transcribe):
 
 def test_auto_without_voxtral_transcribes_by_the_embedded_recogniser(transcribe, monkeypatch):
     class Recogniser:
+        def __init__(self, choice):
+            pass
+
         def load(self): ...
 
         def recognise(self, samples, cancelled=None):

@@ -282,6 +282,11 @@ async def answered(s: Screen) -> None:
     await conversation(s)
 
 
+async def selected(s: Screen) -> None:
+    await conversation(s)
+    await s.pilot.press("up", "up")
+
+
 async def on_a_gpu(s: Screen) -> None:
     """With all that is shown only where it is known."""
     s.app.event_display.device_offset = {"Headphones": 38.0}.get
@@ -422,6 +427,7 @@ STATES: dict[str, tuple[Act, Config]] = {
         (thinking, Config()),
         (speaking, Config()),
         (answered, Config()),
+        (selected, Config()),
         (on_a_gpu, Config()),
         (light, Config(ui=UiConfig(theme=LIGHT))),
         (talked_over, Config()),

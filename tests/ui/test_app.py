@@ -16,6 +16,8 @@ from voxtui.dialogue.events import (
     Died,
     LoadFailed,
     Loading,
+    MicrophoneLost,
+    MicrophoneOpened,
     Notice,
     PrefillProgress,
     ReplyText,
@@ -610,7 +612,7 @@ async def test_no_toast_covers_the_help_or_the_menu(key):
 
 @pytest.mark.slow
 async def test_help_explains_every_stage_of_the_panel():
-    async with screen(size=(120, 72)) as s:
+    async with screen(size=(120, 90)) as s:
         await s.pilot.press("f1")
         await s.settle()
         for stage in Waterfall.KINDS:
@@ -895,6 +897,18 @@ async def test_a_clip_is_spoken_by_key_list_or_click(how):
             await s.pilot.click(OptionList, offset=(3, 1))
         await until(s, lambda: not s.app.session.clips.playing)
         assert spoken == [(Path("joke.wav"), False)]
+
+
+async def test_a_microphone_that_is_lost_in_a_conversation_opens_no_samples():
+    async with screen() as s:
+        turn(s)
+        s.engine.report(MicrophoneLost())
+        await s.settle()
+        assert "1  a question" not in s.text and "No microphone is in use" in s.text
+        assert "Talk" not in s.lines[-1]
+        s.engine.report(MicrophoneOpened("a microphone"))
+        await s.settle()
+        assert "Space Talk" in s.lines[-1]
 
 
 async def test_a_number_without_a_clip_names_the_clips():

@@ -3,7 +3,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from voxtui.ui.bars import bar, trend
-from voxtui.ui.panel.waterfall import PLAIN_NAMES, Waterfall, side_by_side
+from voxtui.ui.panel.waterfall import PLAIN_NAMES, Waterfall
 from voxtui.ui.talk.talkbar import loudness
 
 STYLE = Style(color="red", bgcolor="black")
@@ -46,19 +46,6 @@ def test_a_trend_ends_with_the_latest_value_and_no_column_fills_its_cell():
 
 def test_an_outlier_is_marked_and_does_not_flatten_a_trend():
     assert trend([1.0, 2.0, 1.0, 30.0, 1.0], 10) == "▃▅▃↑▃"
-
-
-@pytest.mark.parametrize(
-    ("wanted", "cells", "starts"),
-    [
-        ([(3, 4), (20, 4)], 40, [3, 20]),
-        ([(3, 4), (3, 4), (5, 5)], 40, [3, 8, 13]),
-        ([(35, 4), (36, 4), (39, 5)], 40, [25, 30, 35]),
-        ([], 40, []),
-    ],
-)
-def test_labels_that_lie_close_stand_side_by_side(wanted, cells, starts):
-    assert side_by_side(wanted, cells) == starts
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from voxtui.models.catalogue import (
     CHAT_MODELS,
     KOKORO_VOICES,
     WHISPER,
+    WORD_MODEL,
     Model,
     Source,
     chat_model,
@@ -143,6 +144,23 @@ def fetch(
     else:
         _download(model, file or source)
     find()
+
+
+def fetch_word_model(config: Config, source: Source) -> None:
+    """Download the model that chooses among the words that were heard, if it is not here.
+
+    Whoever has a chat model of his own fetches it by its name.
+    """
+    model = CHAT_MODELS[WORD_MODEL]
+    if chat_model_name(config.brain.embedded.model) not in CHAT_MODELS:
+        return
+    try:
+        model_file(model.name)
+    except ModelError:
+        try:
+            _download(model, source)
+        except ModelError as error:  # the words are then chosen by their sound alone
+            click.echo(f"{error.message} Try later: voxtui models fetch {model.name}", err=True)
 
 
 def _named(

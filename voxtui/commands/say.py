@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -17,7 +18,13 @@ from voxtui.dialogue.data import Token
 from voxtui.dialogue.fallbacks import Closable
 from voxtui.dialogue.prefetch import Prefetched
 from voxtui.dialogue.protocols import Speaker
-from voxtui.dialogue.speech.speech import Speech, VoiceFailed, VoiceTimeout, VoiceWorker
+from voxtui.dialogue.speech.speech import (
+    Speech,
+    SpokenReply,
+    VoiceFailed,
+    VoiceTimeout,
+    VoiceWorker,
+)
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError, ModelError, UnspokenLanguage
 from voxtui.settings.schema import Config
@@ -98,6 +105,14 @@ class _Tokens(Prefetched[Token]):
         return Token(next(self._texts))
 
 
+@dataclass(frozen=True, slots=True)
+class _Passage(SpokenReply):
+    language: str
+
+    def style(self, clause: str) -> tuple[float | None, str]:
+        return None, self.language
+
+
 def read_aloud(
     texts: Iterator[str],
     worker: VoiceWorker,
@@ -115,9 +130,7 @@ def read_aloud(
     tokens = _Tokens(chain((first,), texts))
     failed = 0
     while True:
-        speech = Speech(
-            worker, speaker, Timestamps(), stopped, style=lambda clause: (None, language)
-        )
+        speech = Speech(worker, speaker, Timestamps(), stopped, _Passage(language))
         try:
             speech.play(tokens)
             return failed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from voxtui.dialogue.components.components import Components
 from voxtui.dialogue.events import Event, State, StateChanged
@@ -11,7 +12,8 @@ from voxtui.dialogue.history.history import History
 from voxtui.dialogue.inbox import Inbox
 from voxtui.dialogue.listening.listener import Listener
 from voxtui.dialogue.live_config import LiveConfig
-from voxtui.dialogue.protocols import Skills
+from voxtui.dialogue.protocols import Past, ReplyOptions, Skills
+from voxtui.dialogue.turn_clock import TurnClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,20 @@ class Dialogue:
     config: LiveConfig
     emit: Callable[[Event], object]
     skills: Skills | None
+    clock: TurnClock
+    options: ReplyOptions
+    """Those of the next answer, without the time."""
     front_end: FrontEnd = NO_FRONT_END
     state: State = State.LOADING
+
+    @property
+    def is_quiet(self) -> bool:
+        """True while nobody speaks: neither side, and no announcement."""
+        return self.state is State.READY and self.listener.recording is None
+
+    def timed_options(self, past: Past, begun: datetime | None = None) -> ReplyOptions:
+        """Return the options of a turn after `past` that the user began at `begun` (None: now)."""
+        return self.clock.with_time(self.options, past, begun)
 
     def enter(self, state: State) -> None:
         self.state = state

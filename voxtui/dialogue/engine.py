@@ -14,6 +14,7 @@ from contextlib import suppress
 from queue import Empty
 
 from voxtui.dialogue.commands import (
+    AddResult,
     Answer,
     Attach,
     Cancel,
@@ -48,10 +49,11 @@ from voxtui.dialogue.listening.barge_in import VoiceBargeIn
 from voxtui.dialogue.listening.listener import Listener
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
-from voxtui.dialogue.protocols import Past, Skills
+from voxtui.dialogue.protocols import Past, ReplyOptions, Skills
 from voxtui.dialogue.turn.announcements import Announcer
 from voxtui.dialogue.turn.safe_skills import SafeSkills
 from voxtui.dialogue.turn.turn_taking import TurnTaking
+from voxtui.dialogue.turn_clock import TurnClock
 from voxtui.errors import VoxtuiError
 from voxtui.settings.schema import Config
 
@@ -96,7 +98,7 @@ class Engine:
         self._listener = Listener(models.detector, self._config)
         overhearing = models.overhearing
         self._barge_in = VoiceBargeIn(overhearing, self._config) if overhearing else None
-        self._history = History(self._config, lambda: self._components.brain_name)
+        self._history = History(self._config)
         self._dialogue = Dialogue(
             self._inbox,
             self._components,
@@ -105,6 +107,8 @@ class Engine:
             self._config,
             emit,
             safe_skills,
+            TurnClock(safe_skills, self._config),
+            ReplyOptions(tools=safe_skills.tools if safe_skills else ()),
             front_end,
         )
         self._turns = TurnTaking(self._dialogue)
@@ -165,7 +169,7 @@ class Engine:
         begun = None
         if isinstance(command, Typing):
             typed = self._inbox.typing
-            begun = self._turns.clock.local_time(typed.begun if typed.text else None)
+            begun = self._dialogue.clock.local_time(typed.begun if typed.text else None)
         number = self._inbox.post(command, begun)
         if isinstance(command, Silence | Talk) and self._skills is not None:
             snooze = isinstance(command, Silence) and command.snooze
@@ -235,8 +239,8 @@ class Engine:
                     self._take(item)
                 self._components.devices.attend(self._listener.attentive or self._inbox.turn_waits)
                 if self._components.devices.speaker_lost:
-                    self._components.report(self._components.devices.replace_speaker())
-                if self._turns.is_quiet and not self._inbox.turn_waits:
+                    self._replace_speaker()
+                if self._dialogue.is_quiet and not self._inbox.turn_waits:
                     self._announce()
         except Closing:
             pass
@@ -263,7 +267,7 @@ class Engine:
                 self._turns.idle.step()
         waited, patience = 0.0, self._listener.patience_s
         while patience is None or waited < patience:
-            if self._turns.is_quiet and (events := self._components.devices.look()):
+            if self._dialogue.is_quiet and (events := self._components.devices.look()):
                 self._components.report(events)
             idle_s = LOOK_SECONDS if self._components.devices.watched else None
             try:
@@ -302,17 +306,20 @@ class Engine:
                 if item.typed is self._inbox.typing and not self._inbox.turn_waits:
                     turns.read_ahead(item.typed)
             case Attach(attachment):
-                turns.reader.attach(attachment)
-                turns.read_past()
+                turns.prefill.attach(attachment)
+                turns.prefill.read_history()
             case NewConversation(past):
                 self._history.forget()
                 self._history.resume(past)
-                turns.read_past()
+                turns.prefill.warn_of_sending(past)
+                turns.prefill.read_history()
             case RecallConversation():
                 self._history.recall()
-                turns.read_past()
+                turns.prefill.read_history()
             case InsertTurn(turn, after, first):
                 self._history.insert(turn, after, first)
+            case AddResult(finished):
+                self._history.add_result(finished)
             case RemovePart(number, user):
                 self._history.remove(number, user)
             case Truncate(number, seconds):
@@ -339,14 +346,17 @@ class Engine:
             self._listener.warm_up()
             if self._barge_in is not None:
                 self._barge_in.warm_up()
-            self._components.load(self._turns.first_options)
+            past = self._history.past
+            options = self._dialogue.options if past else self._dialogue.timed_options(past)
+            self._components.load(options)
         except VoxtuiError as error:
             self._components.devices.close()
             self._emit(LoadFailed(error))
             return
         self._emit(self._components.loaded())
         self._dialogue.enter(State.READY)
-        self._turns.read_past()
+        self._turns.prefill.warn_of_sending(self._history.past)
+        self._turns.prefill.read_history()
 
     def _replace_parts(self, change: ReplaceComponents) -> None:
         """Use the parts of `change`; if one of them fails, keep all present parts."""
@@ -366,8 +376,8 @@ class Engine:
         self._emit(self._components.loaded(changed))
         self._dialogue.enter(State.READY)
         if change.brain is not None:
-            self._turns.reader.warn_of_leaving()
-        self._turns.read_past()
+            self._turns.prefill.warn_of_leaving()
+        self._turns.prefill.read_history()
 
     def _replace_microphone(self, opening: object, message: str) -> None:
         """Replace the lost microphone; answer the speech that it had captured."""
@@ -392,6 +402,17 @@ class Engine:
         self._dialogue.enter(State.LOADING)
         self._components.report(self._components.devices.rescan_devices())
         self._dialogue.enter(State.READY)
+
+    def _replace_speaker(self) -> None:
+        """Replace the speaker that failed during an answer.
+
+        Meanwhile the microphone is closed too, so nothing can be recorded.
+        """
+        if self._components.devices.watched:
+            self._dialogue.enter(State.LOADING)
+        self._components.report(self._components.devices.replace_speaker())
+        if self._components.devices.watched:
+            self._dialogue.enter(State.READY)
 
     def _announce(self) -> None:
         if announcement := self._announcer.next():

@@ -93,6 +93,9 @@ class ReplyOptions:
     """the tools that may be called"""
     tool_choice: str = "auto"
     """`auto`; `required`: a call, not words; or the name of the tool to call"""
+    name: str = ""
+    """The name with which the user's words must begin; empty: none. A brain works ahead only on
+    words that do, writes the name so where it was heard as similar words, and answers the rest."""
 
     def with_clock(self, clock: str) -> ReplyOptions:
         return replace(self, clock=clock)
@@ -352,6 +355,8 @@ class SkillRequest:
     """the host that gets the user's voice and words; empty: none"""
     config: Config = field(default_factory=Config)
     """the configuration in force"""
+    called: bool = True
+    """False: the words do not begin with the name, so only what rings may be stopped by them"""
 
 
 @dataclass(frozen=True, slots=True)

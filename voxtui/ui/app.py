@@ -37,7 +37,7 @@ from voxtui.ui.keys import bindings, shown
 from voxtui.ui.main_screen import MainScreen
 from voxtui.ui.menu.menu import SETTINGS, Menu
 from voxtui.ui.menu.palette import Entry
-from voxtui.ui.panel.panel import SIZES, LatencyPanel, PanelSize, size_for
+from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
 from voxtui.ui.status import LEVEL_SECONDS, Status
 from voxtui.ui.talk.pasted import FIELD_CHARACTERS, joined_lines
 from voxtui.ui.talk.talk import PushToTalk
@@ -116,8 +116,13 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         # What depends on the terminal is set first, because a change styles all widgets again.
-        self._show_panel(size_for(self.session.config.ui.panel, self.size))
-        self._fit_screen(self.size)
+        self._fit_panel(self.size)
+        for breakpoints, length in (
+            (self.HORIZONTAL_BREAKPOINTS or (), self.size.width),
+            (self.VERTICAL_BREAKPOINTS or (), self.size.height),
+        ):
+            # The class that Textual gives the screen once its widgets are mounted.
+            self.main.add_class(max(one for one in breakpoints if one[0] <= length)[1])
         yield self.status.top
         yield self.status.banner
         with Horizontal(id="main"):
@@ -159,7 +164,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
     def _continued(self) -> Past:
         """Show the newest stored conversation, and return its turns."""
         try:
-            past = self.session.newest_past()
+            past = self.session.conversation.newest_past()
         except (InputError, NotAllowed) as error:
             if self.session.config.session.keep is None:
                 self.main.ask_to_store(lambda: None)
@@ -178,20 +183,9 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
     def _fit_panel(self, terminal: Size) -> None:
         size = size_for(self.session.config.ui.panel, terminal)
-        if size != self.panel.chosen:
-            self._show_panel(size)
-
-    def _show_panel(self, size: PanelSize) -> None:
-        self.panel.show_as(size)
-        self.main.set_class(size != "line", "-panel")
-
-    def _fit_screen(self, terminal: Size) -> None:
-        """Give the screen the classes that Textual gives it once its widgets are mounted."""
-        for breakpoints, length in (
-            (self.HORIZONTAL_BREAKPOINTS or (), terminal.width),
-            (self.VERTICAL_BREAKPOINTS or (), terminal.height),
-        ):
-            self.main.add_class(max(one for one in breakpoints if one[0] <= length)[1])
+        if size != self.panel.chosen or not self.panel.is_mounted:
+            self.panel.show_as(size)
+            self.main.set_class(size != "line", "-panel")
 
     # Events.
 

@@ -12,7 +12,9 @@ ESCAPE = {"drop": "Drop", "stop": "Stop", "leave": "Leave", "live": "Newest"}
 """The actions of Esc, in the order in which they are tried, with their names in the footer."""
 
 
-ON_TURN = ("correct", "again", "copy", "speak", "delete", "escape('live')")
+ON_TURN = (
+    "correct", "again", "copy", "speak", "delete", "escape('leave')", "escape('live')",
+)  # fmt: skip
 """The actions that the footer names while a turn is selected."""
 
 

@@ -145,8 +145,8 @@ class PromptScreen(SteppedScreen):
 
     @property
     def turn_offered(self) -> bool:
-        """True while the keys act on a selected turn."""
-        return self.is_active and self.turns.selected is not None and not self.bar.typing
+        """True while the keys act on a selected turn, because no text is being written."""
+        return self.is_active and self.turns.selected is not None and self.bar.field.empty
 
     @property
     def _escape(self) -> str:

@@ -23,11 +23,13 @@ SUGGESTIONS = (
 """Two that rules answer, and one for the model."""
 
 
-def welcome(mode: Mode | None, config: Config, model: str, sends_to: str) -> Sequence[Paragraph]:
+def welcome(
+    mode: Mode | None, config: Config, model: str, sends_to: str, samples: bool = False
+) -> Sequence[Paragraph]:
     """Return the first screen: how to talk, what to try, and where words go.
 
     Without a `mode`, no microphone hears anything. `model` is the name of the model that answers
-    here; the servers `sends_to` receive voice and words.
+    here; the servers `sends_to` receive voice and words. `samples`: what to try stands below.
     """
     key = shown(config.ui.talk_key)
     match mode:
@@ -36,7 +38,9 @@ def welcome(mode: Mode | None, config: Config, model: str, sends_to: str) -> Seq
         case Mode.TOGGLE:
             talk = f"Press {key}, speak, press it again. Or just type."
         case Mode.HANDS_FREE:
-            talk = "Just speak; a pause ends it. Or type."
+            name = config.vad.name
+            begin = f'Say "{name}" and your question' if name else "Just speak"
+            talk = f"{begin}; a pause ends it. Or type."
         case None:
             talk = "Type a question."
     where = "Nothing leaves this machine" + (f": {model} answers here." if model else ".")
@@ -45,9 +49,10 @@ def welcome(mode: Mode | None, config: Config, model: str, sends_to: str) -> Seq
     storage = "Your words are stored only if you save them."
     if config.session.keep:
         storage = "Your words are kept in a file: /history."
+    suggestions = Paragraph("vox", "Try", Content("\n".join(SUGGESTIONS)))
     return (
         Paragraph("head", "", Content(talk)),
-        Paragraph("vox", "Try", Content("\n".join(SUGGESTIONS))),
+        *(() if samples else (suggestions,)),
         Paragraph("head", "", Content(f"{where}\n{storage}"), muted=True),
     )
 

@@ -172,7 +172,8 @@ class Status:
             entries = not_loaded()
         else:
             mode = self._talk.mode if self.level.hears else None
-            entries = welcome(mode, self._session.config, self._model, self._sends_to)
+            samples = self.level.name is None and bool(self._session.clips.names)
+            entries = welcome(mode, self._session.config, self._model, self._sends_to, samples)
         self._transcript.show_welcome(entries)
 
     # Problems.
@@ -187,6 +188,7 @@ class Status:
 
     def begin_turn(self, source: str) -> None:
         """Withdraw a problem that no longer matters. Name a microphone that is silent and used."""
+        self.samples.offer(False)
         self._reason = ""
         self.level.used |= source == MICROPHONE
         if self.level.name is not None:
@@ -208,7 +210,7 @@ class Status:
             self._show_no_microphone()
         elif (mended and name != before) or repr(name) in self._reason:
             self.banner.withdraw()  # it is back, maybe at once and under the same name
-        self.samples.offer(name is None)
+        self.samples.offer(name is None and not self._turns.number)
         self.show_mode()
 
     def _show_no_microphone(self) -> None:
@@ -299,7 +301,8 @@ class Status:
             case State.LOADING:
                 return f"{self._step} · you can type already" if self._step else ""
             case State.READY if self.level.hears and mode is Mode.HANDS_FREE:
-                return "Speak, or type"
+                name = self._session.config.vad.name
+                return f'Say "{name}", or type' if name else "Speak, or type"
             case State.READY if self.level.hears:
                 return f"{'Hold' if mode is Mode.HOLD else 'Press'} {key} and speak, or type"
             case State.READY:

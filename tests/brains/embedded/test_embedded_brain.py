@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -307,6 +308,33 @@ def test_speech_in_another_language_is_refused_and_never_reaches_the_chat_model(
     assert brain.answers("Next.") == "Next.It is so."
     assert told == []
     assert not any("Church" in prompt for prompt in brain.chat.prompts[before:])
+
+
+def listened(brain: Scripted, *words: str | Heard) -> str:
+    """Return the items of the reply to an utterance that must begin with a name."""
+    options = ReplyOptions(name="Hey Vox")
+    brain.recogniser.script = [words[0], *words]
+    brain.recogniser.passed.clear()
+    verdicts = [(frame, True) for frame in frames("x" * 20)]
+    said = speak(brain.brain, verdicts, options=options).utterance()
+    assert said is not None and brain.recogniser.passed.wait(SECONDS)
+    request = TurnRequest((), said, options=options)
+    with closing(brain.brain.reply(request)) as items:
+        heard = next(items, None)
+        assert heard is None or isinstance(heard, UserTranscript)
+        if heard is None or not heard.text.startswith("Hey Vox"):
+            return heard.text if heard else ""
+        return "".join([heard.text, *(item.text for item in items)])
+
+
+def test_only_words_after_the_name_reach_the_chat_model(brain: Scripted) -> None:
+    before = len(brain.chat.prompts)
+    assert listened(brain, "They sold the house.") == "They sold the house."
+    assert listened(brain, FOREIGN) == ""
+    assert listened(brain, "Hey Fox, how are you?") == "Hey Vox, how are you?It is so."
+    prompts = brain.chat.prompts[before:]
+    assert any("how are you?" in prompt for prompt in prompts)
+    assert not any("Fox" in p or "Vox, how" in p or "house" in p for p in prompts)
 
 
 def test_a_typed_text_that_repeats_itself_is_answered(brain: Scripted) -> None:
@@ -687,3 +715,18 @@ def test_the_engine_does_not_wait_while_the_utterance_is_copied(brain: Scripted)
     brain.brain.wake()
     go_on.set()
     assert time.monotonic() - began < SECONDS
+
+
+@pytest.mark.parametrize(
+    ("options", "grammar"),
+    [
+        (ReplyOptions(), None),
+        (ReplyOptions("Be brief."), None),
+        (ReplyOptions("Write code.", voice="none"), ""),
+    ],
+)
+def test_only_a_written_reply_to_another_instruction_may_hold_lists_and_code(
+    brain: Scripted, options: ReplyOptions, grammar: str | None
+) -> None:
+    list(brain.brain.reply(TurnRequest((), "Hello.", options=options)))
+    assert brain.chat.grammars[-1] == grammar

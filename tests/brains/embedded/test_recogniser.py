@@ -71,13 +71,14 @@ def test_the_beam_finds_the_likeliest_sentence_where_its_first_word_is_not_the_l
     first = np.log(np.full((1, 12), 1e-9, np.float32))
     first[0, 3], first[0, 4] = np.log(0.55), np.log(0.45)
     live, sources, ended = extended([Beginning((1,))], first)
-    assert ([path.tokens for path in live], sources, ended) == ([(1, 3), (1, 4)], [0, 0], None)
+    assert ([path.tokens for path in live], sources, ended) == ([(1, 3), (1, 4)], [0, 0], [])
     then = np.log(np.full((2, 12), 0.08, np.float32))
     then[1] = np.log(1e-9)
     then[1, END] = np.log(0.99)
-    live, _, ended = extended(live, then)
-    assert ended is not None and ended.tokens == (1, 4)
-    assert all(path.score < ended.score for path in live)
+    longer, _, (best, *_) = extended(live, then)
+    assert best.tokens == (1, 4)
+    assert all(path.score < best.score for path in longer)
+    assert not extended(live, then, best.score)[0]
 
 
 def test_clear_speech_leaves_one_beginning() -> None:

@@ -9,7 +9,9 @@ import pytest
 from tests.dialogue.talking import HANDS_FREE, SPEECH, EngineTest, notices, talking
 from tests.fakes import (
     LONG_AGO,
+    SECONDS,
     BeepVoice,
+    Events,
     FakeMicrophone,
     FakeSpeaker,
     Flag,
@@ -278,6 +280,7 @@ def test_the_default_replaces_a_speaker_that_is_missing_at_the_start() -> None:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (sound_devices, engine):
         monkeypatch.setattr(module, "LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(sound_devices, "WAKE_SECONDS", 0.005)
 
 
 def no_devices() -> tuple[FakeMicrophone, FakeSpeaker]:
@@ -362,3 +365,31 @@ def test_a_wanted_microphone_replaces_the_default_once_it_is_plugged_in() -> Non
             Flag().wait(0.001)
         talk.events.until(Notice, lambda e: "Listening to fake microphone now." in str(e))
         assert spare.closed
+
+
+def states(events: Events) -> list[State]:
+    return [event.state for event in events.of(StateChanged) if isinstance(event, StateChanged)]
+
+
+def test_an_answer_whose_speaker_fails_is_not_spoken_and_nothing_is_ready_while_it_is_replaced():
+    go_on, speaker, other = Flag(), FakeSpeaker(), FakeSpeaker()
+    brain = ScriptedBrain(["One. ", go_on, "Two."])
+    with talking(
+        brain, speaker=speaker, fallback_devices=lambda: (FakeMicrophone(), other)
+    ) as talk:
+        talk.events.drain()
+        talk.speak()
+        talk.events.until(StateChanged, lambda event: event == StateChanged(State.SPEAKING))
+        assert speaker.playing.wait(SECONDS)
+        speaker.fails = DeviceError("The sound server has gone.")
+        go_on.set()
+        talk.events.until(StateChanged, lambda event: event == StateChanged(State.THINKING))
+        assert talk.turn().reply == "One. Two."
+        talk.events.until(Loaded)
+        talk.events.until(StateChanged, lambda event: event == StateChanged(State.READY))
+        assert states(talk.events)[-4:] == [
+            State.THINKING,
+            State.READY,
+            State.LOADING,
+            State.READY,
+        ]

@@ -13,6 +13,7 @@ from voxtui.dialogue.events import Notice, PrefillProgress
 from voxtui.dialogue.history.attachments import Attachment, estimated_tokens, fit
 from voxtui.dialogue.history.history import History
 from voxtui.dialogue.live_config import LiveConfig
+from voxtui.dialogue.protocols import PastTurn
 from voxtui.dialogue.turn.prefill import LEAST_TOKENS, PrefillTracker
 from voxtui.settings.schema import Config, HistoryConfig, InputConfig
 
@@ -73,10 +74,12 @@ def test_a_given_text_says_that_it_asks_for_nothing_and_cannot_end_itself() -> N
 
 def test_a_given_text_stays_while_older_turns_are_dropped() -> None:
     history = History(LiveConfig(Config(history=HistoryConfig(max_tokens=40))))
-    history.add(1, "hello", None, [Token("Hi.")], "Hi.")
+    history.add(PastTurn("hello", None, (Token("Hi."),), number=1), "Hi.")
     history.attach(Attachment("a", "text " * 50).as_turn())
     for number in range(5):
-        history.add(number + 2, f"question {number}", None, [Token("Yes.")], "Yes.")
+        history.add(
+            PastTurn(f"question {number}", None, (Token("Yes."),), number=number + 2), "Yes."
+        )
     assert history.past[0].attached
     assert [turn.user_text for turn in history.past[1:]] == ["question 3", "question 4"]
 

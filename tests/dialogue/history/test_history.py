@@ -14,7 +14,7 @@ from voxtui.settings.schema import Config, HistoryConfig
 
 def add(history: History, reply: str) -> None:
     tokens = tuple(Token(c) for c in reply)
-    history.add(1, "a question", None, tokens, reply)
+    history.add(PastTurn("a question", None, tuple(tokens), number=1), reply)
 
 
 def test_the_oldest_turns_are_dropped_past_max_tokens() -> None:
@@ -30,7 +30,7 @@ def test_some_turns_are_dropped_at_once_and_their_words_remembered() -> None:
     )  # a turn takes 11 or 12
     lengths: list[int] = []
     for i in range(20):
-        history.add(i, f"{i}. hello", None, (Token("Hi."),), "Hi.")
+        history.add(PastTurn(f"{i}. hello", None, (Token("Hi."),), number=i), "Hi.")
         lengths.append(len(history.past))
     assert lengths[7:14] == [8, 9, 6, 7, 8, 6, 7]
     words = [turn.user_text for turn in (*history.dropped, *history.past)]
@@ -42,7 +42,7 @@ def test_a_given_text_is_not_dropped() -> None:
     history.past = (PastTurn("Hi.", "Hi.", (Token("Hi."),)),)
     history.attach(PastTurn("A text", None, (Token("Read."),), attached=True))
     for number in range(1, 20):
-        history.add(number, "Hello.", "Hello.", (Token("Hi."),), "Hi.")
+        history.add(PastTurn("Hello.", "Hello.", (Token("Hi."),), number=number), "Hi.")
     assert [turn.attached for turn in history.past[:2]] == [True, False]
 
 
@@ -51,10 +51,12 @@ def test_an_answer_of_a_rule_delays_the_next_cut() -> None:
     for i in range(7):
         add(history, f"{i}")  # 12 tokens a turn
     for total, by_rule, kept in ((8, False, 8), (9, True, 9), (10, False, 6), (11, True, 7)):
-        history.add(total, "a question", None, (Token("Yes."),), "Yes.", by_rule=by_rule)
+        history.add(
+            PastTurn("a question", None, (Token("Yes."),), number=total), "Yes.", by_rule=by_rule
+        )
         assert len(history.past) == kept
     for _ in range(9):  # rules alone do not delay it for ever
-        history.add(1, "a question", None, (Token("Yes."),), "Yes.", by_rule=True)
+        history.add(PastTurn("a question", None, (Token("Yes."),), number=1), "Yes.", by_rule=True)
         assert len(history.past) <= 9
 
 
@@ -71,7 +73,7 @@ def test_a_long_newest_turn_stays_as_long_as_it_fits_alone() -> None:
 def test_a_cpu_keeps_less_than_a_gpu_unless_it_is_configured(brain: str, kept: int) -> None:
     assert HistoryConfig().tokens(brain) == kept
     assert HistoryConfig(max_tokens=900).tokens(brain) == 900
-    history = History(LiveConfig(Config(history=HistoryConfig())), lambda: brain)
+    history = History(LiveConfig(Config(history=HistoryConfig()), brain))
     for _ in range(99):
         add(history, "x" * 40)
     assert kept * 0.6 < sum(len(turn.reply) + 12 for turn in history.past) <= kept
@@ -81,8 +83,8 @@ def test_a_transcript_of_an_unheard_answer_is_not_added_to_another_turn() -> Non
     history = History(LiveConfig(Config(history=HistoryConfig())))
     said, unanswered = (Utterance(np.zeros(512, np.float32), (), at) for at in (1.0, 2.0))
     history.set_words(1, "too early")
-    history.add(1, said, None, (Token("Yes."),), "Yes.")
-    history.add(2, unanswered, None, (Token("No."),), "")
+    history.add(PastTurn(said, None, (Token("Yes."),), number=1), "Yes.")
+    history.add(PastTurn(unanswered, None, (Token("No."),), number=2), "")
     history.set_words(2, "wrong")
     assert [turn.words for turn in history.past] == [None]
     history.set_words(1, "right")
@@ -94,25 +96,29 @@ def test_the_time_stays_with_its_turn_and_counts() -> None:
     history = History(LiveConfig(Config(history=HistoryConfig(turns=1, max_tokens=60))))
     for number, at in enumerate((1.0, 2.0), 1):
         said = Utterance(np.zeros(512, np.float32), (), at)
-        history.add(number, said, None, (Token("Yes."),), "Yes.", f"(12:0{number})")
+        history.add(
+            PastTurn(said, None, (Token("Yes."),), number=number, clock=f"(12:0{number})"), "Yes."
+        )
     history.set_words(2, "a question")
     assert [turn.clock for turn in history.past] == ["(12:01)", "(12:02)"]
-    history.add(3, "q", "q", (Token("Yes."),), "Yes.", date)
+    history.add(PastTurn("q", "q", (Token("Yes."),), number=3, clock=date), "Yes.")
     assert [turn.clock for turn in history.past] == ["(12:02)", date]
 
 
 def test_history_keeps_the_whole_tokens_that_were_heard() -> None:
     history = History(LiveConfig(Config(history=HistoryConfig())))
-    history.add(1, "q", None, (Token("Hello"), Token(" there"), Token(" you")), "Hello the")
+    history.add(
+        PastTurn("q", None, (Token("Hello"), Token(" there"), Token(" you")), number=1), "Hello the"
+    )
     assert history.past[0].reply == (Token("Hello"),)
-    history.add(1, "q", None, (Token("Hello"),), "")
+    history.add(PastTurn("q", None, (Token("Hello"),), number=1), "")
     assert len(history.past) == 1
 
 
 def test_a_reply_of_empty_tokens_is_not_in_the_history() -> None:
     """A brain yields an empty token for half a character."""
     history = History(LiveConfig(Config(history=HistoryConfig())))
-    history.add(1, "q", None, (Token(""), Token(""), Token("Hello")), "")
+    history.add(PastTurn("q", None, (Token(""), Token(""), Token("Hello")), number=1), "")
     assert history.past == ()
 
 

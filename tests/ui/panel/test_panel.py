@@ -182,29 +182,6 @@ async def test_the_waterfall_has_hidden_work_left_of_zero():
         assert recognise.index("▏") == zero
 
 
-@pytest.mark.slow
-async def test_the_targets_stand_on_the_axis_with_their_verdicts():
-    async with screen(size=(120, 40)) as s:
-        s.engine.begin()
-        s.engine.finish(timestamps=MARKS, speculative_s=0.45, reply="x")
-        await s.settle()
-        goals, device = s.line("goals "), s.line("device ")
-        assert "✓" in goals and "✗300" in goals and "✗1000" in goals
-        assert device[goals.index("✗1000")] == "┊"
-        assert device[goals.index("✗300")] in "█▌▐▋▊▉"
-
-
-@pytest.mark.slow
-async def test_a_fast_turn_still_has_the_target_of_the_first_sound_on_its_axis():
-    fast = {"released": 0.0, "first_token": 0.01, "first_sound": 0.08, "last_token": 0.1}
-    async with screen(size=(120, 40)) as s:
-        s.engine.begin()
-        s.engine.finish(timestamps=fast, reply="x")
-        await s.settle()
-        assert "✓100" in s.line("goals ")
-        assert "✓" in s.line("goals ").split("✓100")[1]
-
-
 async def test_a_long_answer_does_not_squeeze_the_axis():
     async with screen() as s:
         s.engine.begin()
@@ -291,7 +268,6 @@ async def test_a_typed_turn_is_judged_by_its_own_targets():
         await s.settle()
         assert cells(s, "First sound")[:3] == ["✓", "512", "≤600"]
         assert "so longer targets" in s.text
-        assert "✗50" in s.line("goals ") and "✓600" in s.line("goals ")
 
 
 @pytest.mark.slow
@@ -302,7 +278,7 @@ async def test_one_slow_turn_flattens_no_chart():
             s.engine.finish(timestamps={**MARKS, "first_sound": first_sound}, reply="x")
         await s.settle()
         top = s.line(" 660 ")  # three times the median
-        assert top.count("↑↑") == 1
+        assert top.count("↑") == 1
         assert s.line("First sound ✓").rstrip().endswith("↑▃")
 
 
@@ -332,16 +308,6 @@ async def test_a_turn_without_an_answer_shows_no_number_that_it_does_not_have(ou
         await s.settle()
         assert "– ms" not in s.text and "0 warm" not in s.text
         assert cells(s, "TTFT")[1] == "84"
-
-
-@pytest.mark.slow
-async def test_goals_that_lie_close_stay_readable():
-    targets = TargetsConfig(ttft_ms=300, first_sound_ms=310, total_ms=330)
-    async with screen((120, 40), targets) as s:
-        s.engine.begin()
-        s.engine.finish(timestamps=MARKS, reply="x")
-        await s.settle()
-        assert "✓300 ✗310 ✗330" in s.line("goals ")
 
 
 # The three sizes.
@@ -402,16 +368,20 @@ async def test_the_line_is_live_while_the_turn_runs():
         timestamps.record(Milestone.FIRST_TOKEN, 100.084)
         s.app.tick()
         await s.settle()
-        assert "thinking" in s.line("84 ms") and "♪" not in s.text
+        assert s.line("84 ms").split() == ["84", "ms"]
+        timestamps.record(Milestone.FIRST_SOUND, 100.2)
+        s.app.tick()
+        await s.settle()
+        assert "♪ 200 ms" in s.line("thinking ━")
 
 
 @pytest.mark.slow
-async def test_a_summary_has_at_most_twelve_numbers_and_no_technical_name():
+async def test_a_summary_has_at_most_fourteen_numbers_and_no_technical_name():
     async with any_screen((120, 40), config=Config(ui=UiConfig(panel="glance"))) as s:
         await answered(s)
         column = [line[76:] for line in s.lines[1:35]]
         numbers = re.findall(r"(?<![\d.])\d[\d.]*", "\n".join(column))
-        assert 6 <= len(numbers) <= 12
+        assert 6 <= len(numbers) <= 14
         for word in ("first word", "full answer", "first sound", "hearing", "thinking", "voice"):
             assert word in "\n".join(column)
         for word in ("TTFT", "p50", "prefill", "clause", "cold"):

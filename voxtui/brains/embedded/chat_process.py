@@ -13,8 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from multiprocessing import Pipe
@@ -43,6 +43,9 @@ STALE_SECONDS = 600.0
 
 BEAT_SECONDS = 0.1
 
+SCORED_BATCH = 16
+"""Tokens of a prompt that a LanguageModel evaluates at once."""
+
 SPINS = "300"
 """Polls of an OpenMP thread before it sleeps until the next thread arrives. OpenMP's default of
 300,000 is hardly faster on free cores, and much slower if another program is busy."""
@@ -61,6 +64,7 @@ class Setup:
     `prefix` is what all prompts begin with; `prefix_directory` keeps its state for the next start.
     `grammar` (GBNF) is what all replies keep to; empty: any text.
     `batch`: tokens evaluated at once; 0: as many as fit the time that a cancel may take.
+    `scores`: answer ScoreRequests instead of ChatRequests.
     """
 
     path: Path
@@ -69,6 +73,24 @@ class Setup:
     prefix_directory: Path | None = None
     grammar: str = ""
     batch: int = 0
+    scores: bool = False
+    tool_prefix: str = ""
+    """what all questions about tools begin with; empty: there are none"""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRequest:
+    """Compute how likely the words of `text` are after `prompt`, and the end of the turn there."""
+
+    prompt: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The answer to a ScoreRequest: the log-probability of each word, then that of the end."""
+
+    log_probabilities: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +104,8 @@ class ChatRequest:
     """the model does not end its reply"""
     json_schema: str = ""
     """the JSON schema that the reply keeps to, instead of the grammar; empty: none"""
+    grammar: str | None = None
+    """the grammar of this reply; None: that of Setup"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,22 +136,14 @@ class Signal(Enum):
     DONE = auto()
 
 
-class Llama:
-    """A chat model whose KV cache is reused where a prompt begins like an earlier one.
+class ModelProcess:
+    """A process that holds a model, from `load` to `close`.
 
-    The arguments are those of Setup.
-    Not thread-safe: `load`, `run` and `close` belong to one thread at a time.
+    Not thread-safe: its methods belong to one thread at a time.
     """
 
-    def __init__(
-        self,
-        context_tokens: int,
-        prefix: str = "",
-        prefix_directory: Path | None = None,
-        grammar: str = "",
-        batch: int = 0,
-    ) -> None:
-        self._setup = Setup(Path(), context_tokens, prefix, prefix_directory, grammar, batch)
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
         self._path: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
@@ -137,12 +153,18 @@ class Llama:
         """The process's number; None while there is none."""
         return self._process.pid if self._process is not None else None
 
-    def load(self, path: Path, beat: Callable[[], object] = lambda: None) -> None:
-        """Start the process and wait until it has loaded `path` and evaluated the prefix.
+    def load(
+        self, path: Path, beat: Callable[[], object] = lambda: None, tool_prefix: str | None = None
+    ) -> None:
+        """Start the process and wait until it has loaded `path` and evaluated both prefixes.
+
+        `tool_prefix`: see Setup; None: as before.
 
         Calls `beat` at least every 0.1 s; an exception from it ends the loading. Raises ModelError.
         """
         self._path = path
+        if tool_prefix is not None:
+            self._setup = replace(self._setup, tool_prefix=tool_prefix)
         try:
             answer = self._begin(path, beat)
         except (EOFError, OSError) as error:
@@ -179,6 +201,49 @@ class Llama:
             )
         return self._pipe
 
+    @contextmanager
+    def _running(self) -> Generator[Connection]:
+        """Yield the pipe to the process, which is started again if it was lost."""
+        if self._path is None:
+            raise ModelError("The chat model is not loaded.")
+        if self._process is not None and self._process.poll() is not None:
+            self.close()  # a system short of memory kills the largest process, even an idle one
+        if self._pipe is None:
+            self.load(self._path)
+        assert self._pipe is not None
+        try:
+            yield self._pipe
+        except (EOFError, OSError) as error:
+            self.close()
+            lost = _lost(self._path)
+            raise ModelError(lost.message, lost.hint) from error
+
+    def close(self) -> None:
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
+        if self._process is not None:
+            self._process.kill()  # it has nothing to save
+            self._process.wait()
+            self._process = None
+
+
+class Llama(ModelProcess):
+    """A chat model whose KV cache is reused where a prompt begins like an earlier one.
+
+    The arguments are those of Setup.
+    """
+
+    def __init__(
+        self,
+        context_tokens: int,
+        prefix: str = "",
+        prefix_directory: Path | None = None,
+        grammar: str = "",
+        batch: int = 0,
+    ) -> None:
+        super().__init__(Setup(Path(), context_tokens, prefix, prefix_directory, grammar, batch))
+
     def run(
         self,
         request: ChatRequest,
@@ -193,17 +258,10 @@ class Llama:
         Loads again if the process was lost before.
         Raises ModelError.
         """
-        if self._path is None:
-            raise ModelError("The chat model is not loaded.")
-        if self._process is not None and self._process.poll() is not None:
-            self.close()  # a system short of memory kills the largest process, even an idle one
-        if self._pipe is None:
-            self.load(self._path)
-        assert self._pipe is not None
         stopped = False
-        try:
-            self._pipe.send(request)
-            while (answer := self._pipe.recv()) not in (Signal.DONE, Signal.STOPPED):
+        with self._running() as pipe:
+            pipe.send(request)
+            while (answer := pipe.recv()) not in (Signal.DONE, Signal.STOPPED):
                 if isinstance(answer, Failure):
                     raise ModelError(answer.message, answer.hint)
                 if isinstance(answer, Generated):
@@ -212,21 +270,28 @@ class Llama:
                     unwanted = on_prefilled(answer.done, answer.total)
                 if unwanted and not stopped:
                     stopped = True
-                    self._pipe.send(Signal.STOP)
+                    pipe.send(Signal.STOP)
             return answer is Signal.DONE
-        except (EOFError, OSError) as error:
-            self.close()
-            lost = _lost(self._path)
-            raise ModelError(lost.message, lost.hint) from error
 
-    def close(self) -> None:
-        if self._pipe is not None:
-            self._pipe.close()
-            self._pipe = None
-        if self._process is not None:
-            self._process.kill()  # it has nothing to save
-            self._process.wait()
-            self._process = None
+
+class LanguageModel(ModelProcess):
+    """A small model that says how likely words are."""
+
+    def __init__(self, context_tokens: int) -> None:
+        super().__init__(Setup(Path(), context_tokens, batch=SCORED_BATCH, scores=True))
+
+    def log_probabilities(self, prompt: str, text: str) -> tuple[float, ...]:
+        """Return the log-probability of each word of `text` after `prompt`, and of the end there.
+
+        Neither holds a control token, see `plain`. `text` begins with a space where it continues
+        words of the prompt. Loads again if the process was lost before. Raises ModelError.
+        """
+        with self._running() as pipe:
+            pipe.send(ScoreRequest(prompt, text))
+            answer = pipe.recv()
+        if isinstance(answer, Failure):
+            raise ModelError(answer.message, answer.hint)
+        return answer.log_probabilities
 
 
 def environment() -> dict[str, str]:

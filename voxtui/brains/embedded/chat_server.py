@@ -8,6 +8,7 @@ import os
 import resource
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,6 +21,8 @@ from voxtui.brains.embedded.chat_process import (
     Failure,
     Generated,
     Prefilled,
+    ScoreRequest,
+    Scores,
     Setup,
     Signal,
 )
@@ -44,6 +47,8 @@ OTHER_TOKENS = 4096
 """Room in the cache for the sequences that are not in use: 62 MB with a model of 1.5 billion
 parameters. Without enough room, llama.cpp empties one of them."""
 
+END_OF_TURN = "<|im_end|>"
+
 CACHE_TYPE = "GGML_TYPE_Q8_0"
 """Half the memory of a float cache, which is read for each token. With batches of 3 it also makes
 the reply independent of the pieces in which a prompt was evaluated."""
@@ -53,6 +58,10 @@ REUSED_RUN = 16
 oldest turn in every turn. Evaluating the 850 tokens after it again would take 14 s on two cores;
 shifting them takes no measurable time. It is used only then, because shifted entries differ
 slightly from evaluated ones, and words of this turn may still change."""
+
+THOUGHTS = "<|im_start|>"
+"""What llama.cpp takes for the beginning of a model's thoughts, in a process that scores. A budget
+of no thoughts then makes the model say a text, the only public way to the probability of a text."""
 
 MODEL_COPIES = 2
 """llama.cpp maps the file and may keep a second copy, arranged for the processor."""
@@ -84,12 +93,15 @@ def serve(pipe: Connection) -> None:
             pipe.send(Failure(error.message, error.hint))
             return
         pipe.send(Signal.LOADED)
-        sequences = Sequences(setup.prefix, min(SEQUENCES, batch))
+        sequences = Sequences(setup.prefix, min(SEQUENCES, batch), setup.tool_prefix)
         while True:
             request = pipe.recv()
-            if isinstance(request, ChatRequest):  # a late STOP, for a request that has ended
+            if isinstance(request, ScoreRequest):
+                pipe.send(score(server, request))
+            elif isinstance(request, ChatRequest):  # a late STOP, for a request that has ended
                 number, reused_run = sequences.choose(request.prompt)
-                answer(server, request, pipe, number, reused_run, setup.grammar)
+                grammar = setup.grammar if request.grammar is None else request.grammar
+                answer(server, request, pipe, number, reused_run, grammar)
     # Ends at once. A server that is closed while it starts waits forever for one of its threads,
     # and would outlive a voxtui that was killed during the loading.
     os._exit(0)
@@ -98,12 +110,13 @@ def serve(pipe: Connection) -> None:
 class Sequences:
     """Which sequence of the cache holds the prompts with which instruction.
 
-    The prefix is in sequence 0. A new instruction gets a free sequence, or else the one that was
-    not used for longest.
+    The prefixes are in the first ones. A new instruction gets a free sequence, or else the one that
+    was not used for longest.
     """
 
-    def __init__(self, prefix: str, most: int = SEQUENCES) -> None:
-        self._numbers = {_front(prefix): 0}
+    def __init__(self, prefix: str, most: int = SEQUENCES, tool_prefix: str = "") -> None:
+        prefixes = filter(None, (prefix, tool_prefix))
+        self._numbers = {_front(text): number for number, text in enumerate(prefixes)}
         """the sequence of each instruction; the one used last comes last"""
         self._pasts = [""] * most
 
@@ -168,8 +181,13 @@ def load(setup: Setup, batch: int = USUAL_BATCH) -> Server:
         ) from error
     params = xllamacpp.CommonParams()
     params.model.path = str(setup.path)
-    params.n_ctx = setup.context_tokens + OTHER_TOKENS
-    params.n_parallel, params.kv_unified = min(SEQUENCES, batch), True
+    params.n_ctx, params.n_parallel = setup.context_tokens, 1
+    if setup.scores:
+        params.sampling.generation_prompt = THOUGHTS
+    else:
+        params.n_ctx += OTHER_TOKENS
+        params.n_parallel = min(SEQUENCES, batch)
+    params.kv_unified = True
     params.cache_idle_slots = False
     params.n_batch = params.n_ubatch = batch
     params.cache_type_k = params.cache_type_v = getattr(xllamacpp.ggml_type, CACHE_TYPE)
@@ -204,15 +222,20 @@ def fitting_batch(token_seconds: float) -> int:
 
 
 def prepare(server: Server, setup: Setup, batch: int) -> None:
-    """Bring the prefix into the cache: from its file, or by evaluating it and writing the file.
+    """Bring both prefixes into the cache: from a file, or by evaluating one and writing its file.
 
-    The time that this takes decides the batch of the next start, which the file's name tells.
+    The time that the first takes decides the batch of the next start, which the files' names tell.
     """
-    if not setup.prefix:
-        return
+    for sequence, prefix in enumerate(filter(None, (setup.prefix, setup.tool_prefix))):
+        fitting = _prepare_sequence(server, replace(setup, prefix=prefix), batch, sequence)
+        setup = setup if setup.batch else replace(setup, batch=fitting)
+
+
+def _prepare_sequence(server: Server, setup: Setup, batch: int, sequence: int) -> int:
+    """Bring `setup.prefix` into a sequence. Return the batch of the next start."""
     file = _file(setup, batch)
-    if file is not None and file.restore():
-        return
+    if file is not None and file.restore(sequence):
+        return batch
     token_seconds = [0.0]
 
     def take(event: Any) -> bool:
@@ -220,10 +243,12 @@ def prepare(server: Server, setup: Setup, batch: int) -> None:
             token_seconds.append(timings["prompt_per_token_ms"] / 1000)
         return False
 
-    request = {"prompt": setup.prefix, "n_predict": 0, "cache_prompt": True, "id_slot": 0}
+    request = {"prompt": setup.prefix, "n_predict": 0, "cache_prompt": True, "id_slot": sequence}
     server.handle_completions(request, take)
-    if file := _file(setup, setup.batch or fitting_batch(token_seconds[-1])):
-        file.save()
+    fitting = setup.batch or fitting_batch(token_seconds[-1])
+    if file := _file(setup, fitting):
+        file.save(sequence)
+    return fitting
 
 
 def _file(setup: Setup, batch: int) -> PrefixFile | None:
@@ -292,11 +317,50 @@ def answer(
             "repeat_penalty": request.sampling.repetition_penalty,
             "ignore_eos": request.ignore_end,
             "grammar": _grammar_of(request.json_schema) if request.json_schema else grammar,
-            "stop": [] if request.ignore_end else ["<|im_end|>", "<|im_start|>"],
+            "stop": [] if request.ignore_end else [END_OF_TURN, "<|im_start|>"],
         },
         take,
     )
     pipe.send(last[-1])
+
+
+def score(server: Server, request: ScoreRequest) -> Scores | Failure:
+    """Return how likely each word of the text is, and the end after it."""
+    words, written = list[float](), ""
+    failures: list[Failure] = []
+
+    def take(event: Any) -> bool:
+        nonlocal written
+        if "error" in event:
+            failures.append(_refused(event["error"]))
+            return True
+        for token in event["choices"][0]["logprobs"]["content"]:
+            ended = not token["token"]  # a control token has no text
+            if not words or ended or (written and token["token"][0] == " "):
+                words.append(0.0)
+            words[-1] += token["logprob"]
+            written += token["token"]
+        return False
+
+    server.handle_completions(
+        {
+            "prompt": request.prompt,
+            "id_slot": 0,
+            "n_predict": len(request.text.encode()) + 1,
+            "cache_prompt": True,
+            "temperature": 0.0,
+            "samplers": ["temperature"],
+            "n_probs": 1,
+            "reasoning_budget_tokens": 0,
+            "reasoning_budget_start_tag": THOUGHTS,
+            "reasoning_budget_message": request.text,
+            "reasoning_budget_end_tag": END_OF_TURN,
+        },
+        take,
+    )
+    if not failures and (written != request.text or len(words) != len(written.split()) + 1):
+        failures.append(Failure("The language model did not score the text."))
+    return failures[0] if failures else Scores(tuple(words))
 
 
 def _grammar_of(schema: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from voxtui.brains.embedded.recogniser import Heard, Moonshine
+from voxtui.brains.embedded.rescoring import Rescoring
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.errors import ModelError, how_to_install
 from voxtui.models.installed import whisper_directory
@@ -125,7 +126,7 @@ def is_here() -> bool:
 def choose(config: BrainConfig) -> Recogniser:
     """Return the recogniser of the configured language. Raises ModelError if there is none."""
     if config.language in ("", "en"):
-        return Moonshine()
+        return Moonshine(Rescoring())
     english_only = (
         "The embedded recogniser knows English only, and brain.language is "
         f"{LANGUAGES[config.language]}."

@@ -214,13 +214,26 @@ class SpokenClause:
         self.seconds += chunk.seconds
 
 
+class SpokenReply:
+    """How a reply is spoken."""
+
+    def style(self, clause: str) -> tuple[float | None, str]:
+        """Return the speed and the language of a reply by its first clause.
+
+        Speed None: as configured.
+        """
+        return None, "en"
+
+    def begins(self) -> None:
+        """Note that its first chunk is played next."""
+
+
 class Speech:
     """The spoken side of one reply.
 
-    `stopped` becomes true once no more of it is to be heard. `on_speaking` is called before the
-    first chunk is played. `style` returns the speed and the language of a reply by its first
-    clause. Used by one thread, which waits for the brain, the voice and the speaker in turn; the
-    next clause is made while one plays, because the speaker queues seconds of speech.
+    `stopped` becomes true once no more of it is to be heard. Used by one thread, which waits for
+    the brain, the voice and the speaker in turn; the next clause is made while one plays, because
+    the speaker queues seconds of speech.
     """
 
     def __init__(
@@ -229,15 +242,13 @@ class Speech:
         speaker: Speaker,
         timestamps: Timestamps,
         stopped: Callable[[], bool],
-        on_speaking: Callable[[], object] = lambda: None,
-        style: Callable[[str], tuple[float | None, str]] = lambda clause: (None, "en"),
+        reply: SpokenReply | None = None,
     ) -> None:
         self._worker = worker
         self._speaker = speaker
         self._timestamps = timestamps
         self._stopped = stopped
-        self._on_speaking = on_speaking
-        self._style_of = style
+        self._reply = reply or SpokenReply()
         self._style: tuple[float | None, str] | None = None
         self._spoken: list[SpokenClause] = []
         self._cut = 0
@@ -260,7 +271,7 @@ class Speech:
                         break
                     if not speaking:
                         speaking = True
-                        self._on_speaking()
+                        self._reply.begins()
                     self._pace.queued(chunk.seconds, time.monotonic())
                     self._speaker.play(chunk, self._timestamps, self._stopped)
         except ModelError:
@@ -334,7 +345,7 @@ class Speech:
 
     def _speak(self, clause: SpokenClause) -> Generator[SpeechChunk, None, bool]:
         asked_at = time.monotonic()
-        self._style = self._style or self._style_of(clause.text)
+        self._style = self._style or self._reply.style(clause.text)
         speech = self._worker.speak(clause.text, self._stopped, *self._style)
         with closing(speech):
             while True:

@@ -10,7 +10,9 @@ from voxtui.dialogue.commands import Ring
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.dialogue import Dialogue
 from voxtui.dialogue.events import Event, Notice, Reminded, RingsIn, State
-from voxtui.dialogue.turn.turn import LiveTurn, speak_alone
+from voxtui.dialogue.prefetch import prefetch
+from voxtui.dialogue.protocols import SkillAnswer
+from voxtui.dialogue.turn.turn import LiveTurn, speak
 from voxtui.dialogue.turn_handle import TurnHandle
 
 
@@ -72,10 +74,11 @@ class Announcer:
 
     def speak(self, announcement: Announcement) -> None:
         handle, dialogue = announcement.handle, self._dialogue
-        brain = SKILL if announcement.rings else dialogue.components.brain_name
+        brain = SKILL if announcement.rings else dialogue.config.brain_name
         dialogue.inbox.answering = handle
         try:
-            speak_alone(announcement.text, LiveTurn(handle, SKILL, True, brain), dialogue)
+            with prefetch(SkillAnswer(announcement.text).tokens(), "announcement") as tokens:
+                speak(LiveTurn(handle, SKILL, True, brain), tokens, dialogue)
         finally:
             handle.over = True
             dialogue.inbox.answering = None

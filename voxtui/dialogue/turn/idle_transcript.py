@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 from voxtui.dialogue.data import Utterance
 from voxtui.dialogue.dialogue import Dialogue
 from voxtui.dialogue.events import Notice, NoWords, UserWords
+from voxtui.dialogue.turn.prefill import HistoryPrefill
 from voxtui.dialogue.turn.turn import LiveTurn
-from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import ModelError, ModelLost
 
 UNASKED_SECONDS = 0.3
@@ -21,13 +21,12 @@ and works the words out better."""
 class IdleTranscript:
     """Finds the words of an utterance that its turn did not need, for the screen and the history.
 
-    Used on the engine's thread, a token at a time. `brain_lost` is called if the brain is lost and
-    another may replace it.
+    Used on the engine's thread, a token at a time.
     """
 
-    def __init__(self, dialogue: Dialogue, brain_lost: Callable[[ModelLost], object]) -> None:
+    def __init__(self, dialogue: Dialogue, prefill: HistoryPrefill) -> None:
         self._dialogue = dialogue
-        self._brain_lost = brain_lost
+        self._prefill = prefill
         self._steps: Generator[None, None, None] | None = None
         self._due_at = 0.0
         """monotonic seconds"""
@@ -57,13 +56,11 @@ class IdleTranscript:
         self._committed, self._due_at = turn, time.monotonic() + UNASKED_SECONDS
         self._steps = self._transcribe(turn, utterance)
 
-    def take_back(self, handle: TurnHandle) -> LiveTurn | None:
-        """Return the turn of `handle` if its utterance is committed: its answer finds the words."""
-        turn = self._committed
-        if turn is None or turn.handle is not handle:
-            return None
-        self._committed = None
-        return turn
+    def leave(self, turn: LiveTurn) -> None:
+        """End the transcription of `turn`, because its answer finds the words."""
+        if self._committed is turn:
+            self._committed = None
+            self.end()
 
     def step(self) -> None:
         assert self._steps is not None
@@ -77,7 +74,7 @@ class IdleTranscript:
                 self._dialogue.emit(NoWords(self._committed.number, str(error)))
             self._dialogue.emit(Notice(f"Your words could not be transcribed. {error}"))
             if isinstance(error, ModelLost) and self._dialogue.components.has_next_brain:
-                self._brain_lost(error)
+                self._prefill.replace_lost_brain(error)
 
     def end(self) -> None:
         """Drop the transcription; but finish it for an utterance that has no answer."""

@@ -6,9 +6,10 @@ import threading
 import time
 
 from voxtui.dialogue.dialogue import Dialogue
-from voxtui.dialogue.events import Notice, PrefillProgress
+from voxtui.dialogue.events import Notice, PrefillProgress, State
 from voxtui.dialogue.history.attachments import Attachment, attached_tokens, fit
-from voxtui.dialogue.protocols import Past, ReplyOptions, TurnRequest
+from voxtui.dialogue.protocols import Past, TurnRequest
+from voxtui.errors import ModelLost
 
 LEAST_TOKENS = 80
 """A prompt with fewer tokens left is not reported: it is read within some seconds."""
@@ -48,16 +49,34 @@ class HistoryPrefill:
         self._dialogue = dialogue
         self._progress = PrefillTracker()
 
-    def read(self, past: Past, options: ReplyOptions) -> None:
-        """Let the brain read `past`. Returns at once; another turn ends it."""
+    def read(self, past: Past) -> None:
+        """Let the brain read `past`, and the time of a turn that would begin now.
+
+        Returns at once; another turn ends it.
+        """
+        options = self._dialogue.timed_options(past)
         self._dialogue.components.brain.read(
             TurnRequest(past, cancelled=threading.Event(), options=options), self._report
         )
 
+    def read_history(self) -> None:
+        """Let the brain read the history, unless somebody speaks."""
+        if self._dialogue.is_quiet:
+            self.read(self._dialogue.history.past)
+
+    def replace_lost_brain(self, reason: ModelLost) -> None:
+        """Load the next brain, which reads the history."""
+        dialogue = self._dialogue
+        dialogue.enter(State.LOADING)
+        dialogue.components.replace_lost_brain(reason)
+        dialogue.emit(dialogue.components.loaded())
+        dialogue.enter(State.READY)
+        self.read_history()
+
     def attach(self, attachment: Attachment) -> None:
         """Add what fits of a text to the history, and say what does not."""
         used = attached_tokens(self._dialogue.history.past)
-        most = self._dialogue.components.config.input.tokens(self._dialogue.components.brain_name)
+        most = self._dialogue.config.current.input.tokens(self._dialogue.config.brain_name)
         fitting, sentence = fit(attachment, most - used)
         if fitting is not None:
             self._dialogue.history.attach(fitting.as_turn())
@@ -73,6 +92,12 @@ class HistoryPrefill:
         """Say so if another brain sends attached texts to another machine."""
         if leaving := self._leaving():
             self._dialogue.emit(Notice(leaving.strip()))
+
+    def warn_of_sending(self, past: Past) -> None:
+        """Say so if a conversation that goes on is sent to another machine."""
+        if past and (hosts := self._dialogue.components.sends_to):
+            sentence = f"This conversation goes to {hosts} with your next words."
+            self._dialogue.emit(Notice(sentence, "information"))
 
     def _leaving(self) -> str:
         """Return where attached texts go that leave this machine; empty: they stay here."""

@@ -1,12 +1,11 @@
-"""Answer one turn: brain, clauses, voice, speaker; then the history."""
+"""The parts of an answer: its tokens, by a rule, a tool or the brain; and its speech."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from voxtui.dialogue.data import (
     OWN_SOURCES,
@@ -22,16 +21,15 @@ from voxtui.dialogue.data import (
 from voxtui.dialogue.dialogue import Dialogue
 from voxtui.dialogue.events import (
     Caption,
-    Event,
     Notice,
-    Remark,
     ReplyText,
-    SpokenUpTo,
     State,
     UserWords,
 )
+from voxtui.dialogue.listening.listener import Finished, TooQuiet
+from voxtui.dialogue.listening.name import after_name
 from voxtui.dialogue.listening.text_echo import is_echo
-from voxtui.dialogue.prefetch import Prefetched, prefetch
+from voxtui.dialogue.prefetch import Prefetched
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
     OnWords,
@@ -43,9 +41,10 @@ from voxtui.dialogue.protocols import (
     TurnRequest,
 )
 from voxtui.dialogue.speech.chunker import Chunker
-from voxtui.dialogue.speech.speech import Speech, VoiceFailed
+from voxtui.dialogue.speech.speech import Speech, SpokenReply, VoiceFailed
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.dialogue.tools import CallOutcome, CallReport
+from voxtui.dialogue.turn.prefill import HistoryPrefill
 from voxtui.dialogue.turn.tool_calls import run_call
 from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import DeviceError, ModelError
@@ -55,8 +54,6 @@ CHARACTERS_PER_TOKEN = 32
 ignores `max_tokens` reaches this. Without a limit one huge piece would block the screen."""
 
 FOR_HEADPHONES = "vad.listen_while_speaking is for headphones."
-
-Emit = Callable[[Event], object]
 
 
 @dataclass(slots=True)
@@ -81,6 +78,8 @@ class LiveTurn:
     answer: SkillAnswer | None = None
     """the whole answer, if a rule gave it"""
     calls: list[CallReport] = field(default_factory=list[CallReport])
+    results: tuple[FinishedCall, ...] = ()
+    """the calls that the client ran for the same words before"""
     private: bool = False
     """the answer holds the result of a tool that must not leave this machine"""
     options: ReplyOptions = DEFAULT_OPTIONS
@@ -89,6 +88,13 @@ class LiveTurn:
     past: Past | None = None
     """the history before the user's part, if that part is in the history already"""
     speech: Speech | None = None
+    overheard: bool = False
+    """Its words do not begin with the name, so they were not meant for the program."""
+    only_name: bool = False
+    """Its words are the name alone."""
+    finding: Finished | TooQuiet | None = None
+    """The end of its recording."""
+    story: Generator[None, None, None] | None = None
 
     @property
     def number(self) -> int:
@@ -102,13 +108,12 @@ class LiveTurn:
     def reply(self) -> str:
         return "".join(token.text for token in self.tokens)
 
-    def as_past(self) -> PastTurn:
-        """Return this turn as it stands in the history if the whole `answer` is heard."""
-        reply = tuple(self.answer.tokens()) if self.answer else ()
+    def as_past(self, reply: Iterable[Token]) -> PastTurn:
+        """Return this turn as it stands in the history if all of `reply` is heard."""
         return PastTurn(
             self.user_input,
             self.words,
-            reply,
+            tuple(reply),
             number=self.number,
             clock=self.options.clock,
             private=self.private,
@@ -139,71 +144,19 @@ class LiveTurn:
         )
 
 
-def captions(handle: TurnHandle, emit: Emit) -> OnWords:
-    """Return what reports the words so far of a turn. It is called on a thread of the brain."""
+def captions(turn: LiveTurn, dialogue: Dialogue) -> OnWords | None:
+    """Return what reports the words so far, on a thread of the brain; None: they are not shown."""
 
     def report(text: str, settled: int) -> None:
-        if not handle.cancelled.is_set():
-            emit(Caption(handle.number, text, settled))
+        if not turn.cancelled:
+            dialogue.emit(Caption(turn.number, text, settled))
 
-    return report
-
-
-def take_turn(turn: LiveTurn, dialogue: Dialogue, read: Callable[[Past], object]) -> Turn:
-    """Answer `turn.user_input`. Runs on the engine's thread until the last sound was played.
-
-    `read` lets the brain read a history ahead. If the voice or the speaker fails, the turn goes on
-    as text. If the brain fails, the turn ends.
-    """
-    components, history, emit = dialogue.components, dialogue.history, dialogue.emit
-    dialogue.enter(State.THINKING)
-
-    def speaking() -> None:
-        dialogue.enter(State.SPEAKING)
-        if turn.answer:
-            # The brain has not seen this answer. It reads it while the person hears it, because
-            # the next words may follow at once.
-            read((*history.past, turn.as_past()))
-
-    speech = None
-    try:
-        with prefetch(_reply_tokens(turn, dialogue), "brain") as tokens:
-            if turn.options.voice != "none" and components.can_speak():
-                speech = _speak(turn, tokens, dialogue, speaking)
-            for _ in tokens:  # the text goes on without sound
-                pass
-    except ModelError as error:
-        turn.error = error
-        return turn.finished(Outcome.FAILED, str(error))
-    turn.speech = speech
-    heard = speech.heard(turn.reply) if speech and turn.cancelled else turn.reply
-    if turn.past is None:
-        clock, by_rule = turn.options.clock, bool(turn.answer)
-        history.add(
-            turn.number,
-            turn.user_input,
-            turn.words,
-            turn.tokens,
-            heard,
-            clock,
-            by_rule=by_rule,
-            private=turn.private,
-        )
-    else:
-        if turn.words is not None:
-            history.set_words(turn.number, turn.words)
-        history.add(turn.number, "", None, turn.tokens, heard)
-    if heard != turn.reply:
-        emit(SpokenUpTo(turn.number, heard))
-    unaided = turn.brain != SKILL and not turn.calls
-    if dialogue.skills and unaided and (doubt := dialogue.skills.doubt(heard)):
-        emit(Remark(doubt))
-    whole = turn.complete and heard == turn.reply
-    return turn.finished(Outcome.ANSWERED if whole else Outcome.CANCELLED)
+    # With a name, others may be talking.
+    return report if dialogue.front_end.captions and not turn.options.name else None
 
 
-def _reply_tokens(turn: LiveTurn, dialogue: Dialogue) -> Generator[Token, None, None]:
-    """Show each token at once and yield it. Runs on the brain's thread."""
+def answer_tokens(turn: LiveTurn, dialogue: Dialogue) -> Generator[Token, None, None]:
+    """Yield the tokens of the answer, each shown at once. Runs on the brain's thread."""
     timestamps, cancelled = turn.handle.timestamps, turn.handle.cancelled
     emit, config = dialogue.emit, dialogue.config.current
     most = config.generation.sampling().max_new_tokens
@@ -251,14 +204,20 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
     timestamps, cancelled = turn.handle.timestamps, turn.handle.cancelled
     history, brain, skills = dialogue.history, dialogue.components.brain, dialogue.skills
     past = history.past if turn.past is None else turn.past
-    request = TurnRequest(past, turn.user_input, timestamps, cancelled, turn.options)
+    request = TurnRequest(past, turn.user_input, timestamps, cancelled, turn.options, turn.results)
     call: ToolCall | None = None
     with closing(brain.reply(request)) as items:
         for item in items:
+            if turn.options.name and turn.words is None:
+                item = _called(item, turn, dialogue)
+                if item is None:
+                    return
             if isinstance(item, ToolCall):
                 call = item
                 break
             yield item
+            if turn.answer is not None:
+                break
             final = isinstance(item, UserTranscript) and not turn.cancelled
             if final and skills is not None:
                 again, before = turn.source == REPLAY, (*history.dropped, *past)
@@ -278,6 +237,33 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
     elif turn.answer is not None:
         turn.brain = SKILL
         yield from turn.answer.tokens()
+
+
+def _called(
+    item: UserTranscript | Token | ToolCall, turn: LiveTurn, dialogue: Dialogue
+) -> UserTranscript | None:
+    """Return the words after the name. None drops the turn, as the words were not for us.
+
+    Sets the answer to the name alone, and to words that stop what rings, which need no name.
+    """
+    if isinstance(item, UserTranscript):
+        words = after_name(item.text, turn.options.name)
+        if words:
+            return UserTranscript(words)
+        if words is not None:
+            turn.only_name, turn.answer = True, SkillAnswer("Yes?")
+            return item
+        request = SkillRequest(item.text, config=dialogue.config.current, called=False)
+        answer = dialogue.skills.answer(request) if dialogue.skills else None
+        if isinstance(answer, SkillAnswer):
+            turn.answer = answer
+            return item
+    else:
+        why = "This brain answers before it knows your words, so it cannot wait for a name"
+        dialogue.emit(Notice(f"{why} (vad.name)."))
+    turn.overheard = True
+    turn.handle.cancelled.set()
+    return None
 
 
 def _answer_call(
@@ -307,9 +293,9 @@ def _answer_call(
         yield from turn.answer.tokens()
         return
     read = Timestamps()
-    said = turn.user_input if turn.words is None else turn.words
+    user_input = turn.user_input if turn.words is None else turn.words
     wording = replace(
-        request, user_input=said, timestamps=read, calls=(FinishedCall(call, result.text),)
+        request, user_input=user_input, timestamps=read, calls=(FinishedCall(call, result.text),)
     )
     with closing(brain.reply(wording)) as items:
         for item in items:
@@ -318,60 +304,68 @@ def _answer_call(
                 yield item
 
 
-def _speak(
+@dataclass(slots=True)
+class _SpokenTurn(SpokenReply):
+    turn: LiveTurn
+    dialogue: Dialogue
+    prefill: HistoryPrefill | None
+    muted: bool = False
+
+    def stopped(self) -> bool:
+        cancelled = self.turn.cancelled
+        self.muted = self.muted or (self.dialogue.components.muted and not cancelled)
+        return self.muted or cancelled
+
+    def begins(self) -> None:
+        self.dialogue.enter(State.SPEAKING)
+        if self.turn.answer and self.prefill:
+            # The brain has not seen this answer. It reads it while the person hears it, because
+            # the next words may follow at once.
+            self.prefill.read(
+                (*self.dialogue.history.past, self.turn.as_past(self.turn.answer.tokens()))
+            )
+
+    def style(self, clause: str) -> tuple[float | None, str]:
+        speed, answer = self.turn.options.speed, self.turn.answer
+        components = self.dialogue.components
+        if answer is not None and answer.pace != 1:
+            speed = (speed or components.config.voice.speed) * answer.pace
+        # The sentence of a timer is no answer, and it is written in English.
+        language = answer.language if answer else "en" if self.turn.brain == SKILL else ""
+        return speed, language or components.brain.language(clause, self.turn.handle.timestamps)
+
+
+def speak(
     turn: LiveTurn,
     tokens: Prefetched[Token],
     dialogue: Dialogue,
-    speaking: Callable[[], object],
+    prefill: HistoryPrefill | None = None,
 ) -> Speech | None:
-    """Speak `tokens`. Returns None after a failure of the voice or the speaker, and after a mute.
+    """Speak `tokens`; block until the last sound was played, or `turn` is cancelled.
 
-    The text goes on then, so the speech does not tell how much of the answer the user got.
-    `speaking` is called at the first sound.
+    Returns None without a voice and a speaker, after a failure of one, and after a mute. The text
+    goes on then, so the speech does not tell how much of the answer the user got. `prefill` reads
+    the answer of a rule.
     """
     components, emit = dialogue.components, dialogue.emit
-    voice, speaker = components.voice, components.devices.speaker
-    if voice is None or speaker is None:
+    if turn.options.voice == "none" or not components.can_speak():
         return None
-
-    muted = False
-
-    def stopped() -> bool:
-        nonlocal muted
-        muted = muted or (components.muted and not turn.cancelled)
-        return muted or turn.cancelled
-
-    def style(clause: str) -> tuple[float | None, str]:
-        speed, answer = turn.options.speed, turn.answer
-        if answer is not None and answer.pace != 1:
-            speed = (speed or components.config.voice.speed) * answer.pace
-        # A ring is no answer, and it is written in English.
-        language = answer.language if answer else "en" if turn.brain == SKILL else ""
-        return speed, language or components.brain.language(clause, turn.handle.timestamps)
-
-    speech = Speech(
-        voice,
-        speaker,
-        turn.handle.timestamps,
-        stopped,
-        speaking,
-        style,
-    )
+    voice, speaker = components.voice, components.devices.speaker
+    assert voice is not None
+    assert speaker is not None
+    reply = _SpokenTurn(turn, dialogue, prefill)
+    speech = Speech(voice, speaker, turn.handle.timestamps, reply.stopped, reply)
     try:
         try:
             speech.play(tokens)
+            if not reply.muted:
+                return speech
         except VoiceFailed as error:
             emit(Notice(f"{error} The answer goes on as text."))
             speech.finish()
-            return None
     except DeviceError as error:
         components.devices.speaker_lost = True
         emit(Notice(f"{error} The answer goes on as text."))
-        return None
-    return None if muted else speech
-
-
-def speak_alone(text: str, turn: LiveTurn, dialogue: Dialogue) -> None:
-    """Speak `text`, which is not part of a turn, until it ends or `turn` is cancelled."""
-    with prefetch(SkillAnswer(text).tokens(), "announcement") as tokens:
-        _speak(turn, tokens, dialogue, partial(dialogue.enter, State.SPEAKING))
+    if dialogue.state is State.SPEAKING and turn.number > 0:  # no more of the answer is heard
+        dialogue.enter(State.THINKING)
+    return None

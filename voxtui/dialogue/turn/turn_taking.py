@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import threading
+import dataclasses
 import time
 from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -18,11 +20,12 @@ from voxtui.dialogue.commands import (
     Talk,
     UseReplyOptions,
 )
-from voxtui.dialogue.data import MICROPHONE, REPLAY, TYPED, Frame, Utterance
+from voxtui.dialogue.data import MICROPHONE, REPLAY, SKILL, TYPED, Frame, Utterance
 from voxtui.dialogue.dialogue import Dialogue
 from voxtui.dialogue.events import (
     Captured,
     Notice,
+    Remark,
     SpokenUpTo,
     State,
     TurnFinished,
@@ -37,21 +40,22 @@ from voxtui.dialogue.listening.listener import (
     Started,
     TooQuiet,
 )
+from voxtui.dialogue.listening.name import ATTENTIVE_SECONDS
+from voxtui.dialogue.prefetch import prefetch
 from voxtui.dialogue.protocols import (
-    Past,
     PastTurn,
     ReplyOptions,
     TurnRequest,
 )
 from voxtui.dialogue.recording import Recording
-from voxtui.dialogue.timestamps import Milestone, Outcome
+from voxtui.dialogue.speech.speech import Speech
+from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
 from voxtui.dialogue.turn.idle_transcript import IdleTranscript
 from voxtui.dialogue.turn.prefill import HistoryPrefill
 from voxtui.dialogue.turn.recording_warnings import RecordingWarnings
-from voxtui.dialogue.turn.turn import LiveTurn, captions, take_turn
-from voxtui.dialogue.turn.turn_clock import TurnClock
+from voxtui.dialogue.turn.turn import LiveTurn, answer_tokens, captions, speak
 from voxtui.dialogue.turn_handle import TurnHandle
-from voxtui.errors import ModelLost
+from voxtui.errors import ModelError, ModelLost
 
 SPOKEN_TURNS = 8
 """Spoken turns whose playback length a client may still report (`truncate`)."""
@@ -61,48 +65,210 @@ UNASKED = "Speak first, as you were told to."
 
 
 class TurnTaking:
-    """Begins turns, ends their recordings and has them answered. The history keeps them.
-
-    Everything runs on the engine's thread. Other threads may read `clock`.
-    """
+    """Begins turns, ends their recordings and has them answered. Runs on the engine's thread."""
 
     def __init__(self, dialogue: Dialogue) -> None:
-        self.clock = TurnClock(dialogue.skills, dialogue.config)
-        self.idle = IdleTranscript(dialogue, self._replace_lost_brain)
-        self.reader = HistoryPrefill(dialogue)
+        self.prefill = HistoryPrefill(dialogue)
+        self.idle = IdleTranscript(dialogue, self.prefill)
         self._dialogue = dialogue
-        self._advice = RecordingWarnings(dialogue)
-        self._turn: LiveTurn | None = None
-        """the turn whose utterance is being recorded"""
+        self._warnings = RecordingWarnings(dialogue)
+        self._recorded: LiveTurn | None = None
+        """The turn whose utterance is being recorded."""
+        self._committed: LiveTurn | None = None
+        """The newest turn whose utterance was committed; its answer may be requested."""
         self._inputs: dict[int, Utterance | str] = {}
-        """the user's part of the latest turns, by number, for `redo`"""
+        """The user's part of the latest turns, by number, for `redo`."""
         self._spoken: deque[LiveTurn] = deque(maxlen=SPOKEN_TURNS)
-        """the latest turns that were spoken, for `truncate`"""
-        tools = dialogue.skills.tools if dialogue.skills else ()
-        self._options, self._answers = ReplyOptions(tools=tools), True
-
-    @property
-    def is_quiet(self) -> bool:
-        return self._dialogue.state is State.READY and self._turn is None
-
-    @property
-    def first_options(self) -> ReplyOptions:
-        """Return the options of a conversation that begins now; without the time if one goes on."""
-        past = self._dialogue.history.past
-        return self._options if past else self.clock.with_time(self._options, past)
+        """The latest turns that were spoken, for `truncate`."""
+        self._attentive_until = 0.0
+        """Monotonic seconds until which detected speech needs no name."""
+        self._answers = True
+        """False: detected speech is committed without an answer."""
 
     def take(self, command: NewTurn, handle: TurnHandle, typed: TypedText) -> None:
         """Begin the turn of `command`, or answer it to its end. The text before it is `typed`."""
         match command:
             case Talk(at, source, paced):
                 assert at is not None  # the inbox has set it
-                self.begin(handle, at, source, paced)
+                self._go_on(self._live(handle, source, paced), at)
             case SendText(text):
-                self.answer_text(handle, text.strip(), typed.begun if typed.text else None)
+                self._answer_text(handle, text.strip(), typed.begun if typed.text else None)
             case Answer(options):
-                self.answer_history(handle, options)
+                self._answer_history(handle, options)
             case Redo(again, text):
-                self.redo(handle, again, text)
+                self._redo(handle, again, text)
+
+    # The story of a turn.
+
+    def _go_on(self, turn: LiveTurn, pressed_at: float | None = None) -> None:
+        """Begin the story of `turn`, or go on with it, until it waits for the user or ends."""
+        turn.story = turn.story or self._tell(turn, pressed_at)
+        next(turn.story, None)
+
+    def _tell(self, turn: LiveTurn, pressed_at: float | None) -> Generator[None, None, None]:
+        """Tell a turn from the key to the last sound. Each `yield` waits for the user.
+
+        The input of a typed turn, and of one that is answered again, is known: `pressed_at` is
+        None. If the voice or the speaker fails, the turn goes on as text; if the brain fails, it
+        ends.
+        """
+        dialogue = self._dialogue
+        if pressed_at is not None:
+            if not self._begin_recording(turn, pressed_at):
+                return
+            yield  # frames reach the listener, and through the recording the brain: see `hear`
+            if not self._end_recording(turn):  # at the release, or after the detected speech
+                return
+        if not turn.answers:
+            self._commit(turn)
+            yield  # its words are recognised, until a client requests the answer
+            self._take_committed(turn)
+        if not self._can_answer(turn):
+            return
+        self.idle.end()
+        with self._answering(turn):
+            dialogue.enter(State.THINKING)
+            try:
+                # The words come first; then the tokens, by a rule, a tool or the brain. Each is
+                # shown on the brain's thread; here they become clauses, speech and sound.
+                with prefetch(answer_tokens(turn, dialogue), "brain") as tokens:
+                    speech = speak(turn, tokens, dialogue, self.prefill)
+                    for _ in tokens:
+                        pass  # the text goes on without sound
+            except ModelError as error:
+                turn.error = error
+                result = turn.finished(Outcome.FAILED, str(error))
+            else:
+                result = self._add_to_history(turn, speech)
+        dialogue.emit(TurnFinished(result))
+        self._prepare_next(turn)
+
+    def _begin_recording(self, turn: LiveTurn, at: float) -> bool:
+        """Record an utterance from `at` (monotonic seconds) on. Return False if that is impossible.
+
+        The microphone's sound from just before the key is heard again as its beginning.
+        """
+        dialogue, components = self._dialogue, self._dialogue.components
+        if dialogue.state is State.LOADING:
+            self.refuse()
+            self._finish(turn, Outcome.CANCELLED)
+            return False
+        if turn.source == MICROPHONE and components.devices.microphone is None:
+            dialogue.emit(Notice("There is no microphone. Type, or play a sample clip."))
+            self._finish(turn, Outcome.CANCELLED)
+            return False
+        self._recorded = turn
+        turn.options = dialogue.timed_options(dialogue.history.past)
+        if turn.handle.detected and at > self._attentive_until:
+            name = dialogue.config.current.vad.name
+            turn.options = dataclasses.replace(turn.options, name=name)
+        dialogue.emit(TurnStarted(turn.number, turn.source, turn.handle.timestamps, at=at))
+        dialogue.enter(State.LISTENING)
+        preroll = dialogue.listener.begin(turn.source, at, turn.handle.detected)
+        recording = dialogue.listener.recording
+        assert recording is not None
+        request = TurnRequest(
+            dialogue.history.past, cancelled=turn.handle.cancelled, options=turn.options
+        )
+        components.brain.listen(request, recording, on_words=captions(turn, dialogue))
+        dialogue.inbox.replay(preroll)
+        return True
+
+    def _end_recording(self, turn: LiveTurn) -> bool:
+        """Take the utterance of a recording that has ended. Return False if there is none."""
+        finding = turn.finding
+        assert finding is not None
+        if turn.cancelled:  # its Cancel, or the next turn, is still in the inbox
+            self._finish(turn, Outcome.CANCELLED)
+            return False
+        # Sound that came faster than it was spoken is dated into the future.
+        now, timestamps = time.monotonic(), turn.handle.timestamps
+        timestamps.record(Milestone.RELEASED, min(finding.released_at, now))
+        timestamps.record(Milestone.CAPTURED)
+        self._warnings.after(finding)
+        if isinstance(finding, TooQuiet):
+            turn.handle.cancelled.set()  # it ends the brain's speculative work
+            self._finish(turn, Outcome.CANCELLED if finding.tap else Outcome.NO_SPEECH)
+            return False
+        self._take_input(turn, finding.utterance)
+        turn.spoken = finding.spoken
+        timestamps.record(Milestone.SPEECH_ENDED, min(finding.utterance.ended_at, now))
+        turn.handle.committed = not turn.answers  # before others hear of it, and request an answer
+        self._dialogue.emit(Captured(turn.number, finding.utterance))
+        return True
+
+    def _commit(self, turn: LiveTurn) -> None:
+        """Put the utterance into the history. It is transcribed unless an answer is requested."""
+        assert isinstance(turn.user_input, Utterance)
+        self.idle.end()
+        self._dialogue.history.insert(PastTurn(turn.user_input, None, (), number=turn.number))
+        if self._committed is not None:
+            self._committed.story = None  # nobody can request its answer any more
+        self._committed = turn
+        self.idle.begin_unanswered(turn, turn.user_input)
+        self._dialogue.enter(State.READY)
+
+    def _take_committed(self, turn: LiveTurn) -> None:
+        self._committed, turn.answers = None, True
+        self.idle.leave(turn)
+        self.idle.end()
+        self._take_question(turn)
+
+    def _can_answer(self, turn: LiveTurn) -> bool:
+        if self._dialogue.state is not State.LOADING:
+            return True
+        self.refuse()
+        self._finish(turn, Outcome.FAILED, "No model is loaded.")
+        return False
+
+    @contextmanager
+    def _answering(self, turn: LiveTurn) -> Generator[None]:
+        """Let other threads know which turn is answered, and the listener what it may hear."""
+        self._dialogue.inbox.answering = turn.handle
+        try:
+            yield
+        finally:
+            self._dialogue.inbox.answering = None
+            self._dialogue.listener.note_speech(turn.handle.timestamps, turn.reply)
+
+    def _add_to_history(self, turn: LiveTurn, speech: Speech | None) -> Turn:
+        """Add what was heard of the answer to the history, and return the finished turn."""
+        dialogue, history = self._dialogue, self._dialogue.history
+        turn.speech = speech
+        heard = speech.heard(turn.reply) if speech and turn.cancelled else turn.reply
+        if turn.past is None:
+            history.add(turn.as_past(turn.tokens), heard, by_rule=bool(turn.answer))
+        else:
+            if turn.words is not None:
+                history.set_words(turn.number, turn.words)
+            history.add(PastTurn("", None, tuple(turn.tokens), number=turn.number), heard)
+        if heard != turn.reply:
+            dialogue.emit(SpokenUpTo(turn.number, heard))
+        unaided = turn.brain != SKILL and not turn.calls
+        if dialogue.skills and unaided and (doubt := dialogue.skills.doubt(heard)):
+            dialogue.emit(Remark(doubt))
+        whole = turn.complete and heard == turn.reply
+        return turn.finished(Outcome.ANSWERED if whole else Outcome.CANCELLED)
+
+    def _prepare_next(self, turn: LiveTurn) -> None:
+        """Go on after an answer: the words, if they are not known, and the history ahead."""
+        if turn.speech is not None:
+            self._spoken.append(turn)
+        if isinstance(turn.error, ModelLost) and self._dialogue.components.has_next_brain:
+            self.prefill.replace_lost_brain(turn.error)
+            return
+        self._attentive_until = time.monotonic() + ATTENTIVE_SECONDS if turn.only_name else 0.0
+        if not turn.overheard:
+            self.idle.begin(turn)
+        self._dialogue.enter(State.READY)
+        self.prefill.read_history()
+
+    def _finish(self, turn: LiveTurn, outcome: Outcome, error: str | None = None) -> None:
+        """End a turn that has no answer."""
+        self._dialogue.emit(TurnFinished(turn.finished(outcome, error)))
+        self._dialogue.enter(
+            State.LOADING if self._dialogue.state is State.LOADING else State.READY
+        )
 
     # Listening.
 
@@ -112,8 +278,8 @@ class TurnTaking:
         if frame.source == MICROPHONE and (events := self._dialogue.components.devices.delivered()):
             self._dialogue.components.report(events)
         finding = self._dialogue.listener.push(frame)
-        if isinstance(finding, Recorded) and self._turn is not None:
-            self._advice.during(frame, self._turn.number)
+        if isinstance(finding, Recorded) and self._recorded is not None:
+            self._warnings.during(frame, self._recorded.number)
         self.act_on(finding)
 
     def act_on(self, finding: Finding) -> None:
@@ -122,56 +288,22 @@ class TurnTaking:
             case Recorded():
                 self._dialogue.components.brain.wake()
             case Started(at):
-                self._begin_hands_free(at)
+                handle = self._dialogue.inbox.begin()
+                if handle is not None:  # else a newer command is still in the inbox
+                    turn = self._live(handle, MICROPHONE)
+                    turn.answers = self._answers
+                    self._go_on(turn, at)
             case Finished() | TooQuiet():
-                self._answer_recording(finding)
+                turn, self._recorded = self._recorded, None
+                assert turn is not None
+                turn.finding = finding
+                self._go_on(turn)
             case None:
                 pass
 
-    def _begin_hands_free(self, at: float) -> None:
-        """Begin a turn, unless a newer command is still in the inbox."""
-        handle = self._dialogue.inbox.begin()
-        if handle is None:
-            return
-        self.begin(handle, at, MICROPHONE, paced=True, hands_free=True)
-        if self._turn is not None:
-            self._turn.answers = self._answers
-
-    def begin(
-        self, handle: TurnHandle, at: float, source: str, paced: bool, hands_free: bool = False
-    ) -> None:
-        """Record an utterance of `source` from `at` (monotonic seconds) on."""
-        turn = self._live(handle, source, paced)
-        if self._dialogue.state is State.LOADING:
-            self.refuse()
-            self._finish(turn, Outcome.CANCELLED)
-            return
-        if source == MICROPHONE and self._dialogue.components.devices.microphone is None:
-            self._dialogue.emit(Notice("There is no microphone. Type, or play a sample clip."))
-            self._finish(turn, Outcome.CANCELLED)
-            return
-        self._turn = turn
-        turn.options = self.clock.with_time(self._options, self._dialogue.history.past)
-        self._dialogue.emit(TurnStarted(handle.number, source, handle.timestamps, at=at))
-        self._dialogue.enter(State.LISTENING)
-        preroll = self._dialogue.listener.begin(source, at, hands_free)
-        recording = self._dialogue.listener.recording
-        assert recording is not None
-        on_words = (
-            captions(handle, self._dialogue.emit) if self._dialogue.front_end.captions else None
-        )
-        self._dialogue.components.brain.listen(
-            TurnRequest(
-                self._dialogue.history.past, cancelled=handle.cancelled, options=turn.options
-            ),
-            recording,
-            on_words=on_words,
-        )
-        self._dialogue.inbox.replay(preroll)
-
     def release(self, release: Release) -> None:
         """End the recording of the turn that `release` names, or of any turn."""
-        turn = self._turn
+        turn = self._recorded
         if turn is None or release.turn not in (None, turn.number):
             return
         assert release.at is not None  # the inbox has set it
@@ -180,88 +312,60 @@ class TurnTaking:
 
     def cancel_utterance(self, number: int) -> None:
         """Drop the recording of the turn `number`; hands-free, ignore the speech in progress."""
-        if self._turn is not None and self._turn.number == number:
+        if self._recorded is not None and self._recorded.number == number:
             self.abandon_utterance()
             self._dialogue.listener.skip()
 
     def abandon_utterance(self) -> None:
         """Drop the recording in progress, if there is one."""
-        turn, self._turn = self._turn, None
+        turn, self._recorded = self._recorded, None
         if turn is None:
             return
         self._dialogue.listener.abandon()
+        turn.story = None  # its frame refers to the turn, and so to the sound
         turn.handle.cancel()
         self._finish(turn, Outcome.CANCELLED)
 
-    # Answering.
+    # Answering what is known already.
 
-    def _answer_recording(self, finding: Finished | TooQuiet) -> None:
-        turn, self._turn = self._turn, None
-        assert turn is not None
-        if turn.cancelled:  # its Cancel, or the next turn, is still in the inbox
-            self._finish(turn, Outcome.CANCELLED)
-            return
-        # Sound that came faster than it was spoken is dated into the future.
-        now = time.monotonic()
-        turn.handle.timestamps.record(Milestone.RELEASED, min(finding.released_at, now))
-        turn.handle.timestamps.record(Milestone.CAPTURED)
-        self._advice.after(finding)
-        if isinstance(finding, Finished):
-            self._take_input(turn, finding.utterance)
-            turn.spoken = finding.spoken
-            turn.handle.timestamps.record(
-                Milestone.SPEECH_ENDED, min(finding.utterance.ended_at, now)
-            )
-            turn.handle.committed = (
-                not turn.answers
-            )  # before others hear of it, and ask for an answer
-            self._dialogue.emit(Captured(turn.number, finding.utterance))
-            if turn.answers:
-                self._answer(turn)
-            else:
-                self._commit(turn, finding.utterance)
-            return
-        turn.handle.cancelled.set()  # it ends the brain's speculative work
-        self._finish(turn, Outcome.CANCELLED if finding.tap else Outcome.NO_SPEECH)
-
-    def answer_text(self, handle: TurnHandle, text: str, begun: datetime | None) -> None:
+    def _answer_text(self, handle: TurnHandle, text: str, begun: datetime | None) -> None:
         """Answer a typed text, which was begun at that local time."""
         turn = self._live(handle, TYPED)
-        turn.options = self.clock.with_time(self._options, self._dialogue.history.past, begun)
+        turn.options = self._dialogue.timed_options(self._dialogue.history.past, begun)
         self._take_input(turn, text)
         self._dialogue.emit(TurnStarted(turn.number, TYPED, handle.timestamps))
         if text:
             self._dialogue.emit(UserWords(turn.number, text))
-            self._answer(turn)
+            self._go_on(turn)
         else:
             self._finish(turn, Outcome.NO_SPEECH)
 
-    def _commit(self, turn: LiveTurn, utterance: Utterance) -> None:
-        """Put the utterance into the history. It is transcribed unless an answer is asked for."""
-        self.idle.end()
-        self._dialogue.history.insert(PastTurn(utterance, None, (), number=turn.number))
-        self.idle.begin_unanswered(turn, utterance)
-        self._dialogue.enter(State.READY)
-
-    def answer_history(self, handle: TurnHandle, options: ReplyOptions | None) -> None:
+    def _answer_history(self, handle: TurnHandle, options: ReplyOptions | None) -> None:
         """Answer the last words of the user, else speak unasked. `options` are of this answer."""
+        options = options or self._dialogue.options
+        turn = self._committed
+        if turn is not None and turn.handle is handle:
+            turn.options = options
+            self._go_on(turn)
+            return
         turn = self._live(handle, TYPED)
-        if handle.over:  # nothing was said in the utterance
+        if handle.over:  # the utterance held no speech
             self._finish(turn, Outcome.NO_SPEECH)
             return
-        if committed := self.idle.take_back(handle):
-            turn, committed.answers = committed, True
-        else:
-            self._dialogue.emit(TurnStarted(turn.number, turn.source, handle.timestamps))
+        self._dialogue.emit(TurnStarted(turn.number, turn.source, handle.timestamps))
+        turn.options = options
         self.idle.end()
-        unanswered, turn.options = self._dialogue.history.unanswered, options or self._options
-        turn.past = self._dialogue.history.past
+        self._take_question(turn)
+        self._go_on(turn)
+
+    def _take_question(self, turn: LiveTurn) -> None:
+        """Take the user's part from the history; without one, the brain speaks first."""
+        unanswered, turn.past = self._dialogue.history.unanswered, self._dialogue.history.past
         if unanswered is None:
             turn.user_input = UNASKED
         else:
             turn.past, turn.words = turn.past[:-1], unanswered.words
-            turn.user_input = unanswered.user_input
-        self._answer(turn)
+            turn.user_input, turn.results = unanswered.user_input, unanswered.calls
 
     def drop_answer(self, handle: TurnHandle) -> None:
         """Report the end of a turn whose answer came too late. The next turn goes on."""
@@ -270,118 +374,73 @@ class TurnTaking:
             self._dialogue.emit(TurnStarted(turn.number, turn.source, handle.timestamps))
         self._dialogue.emit(TurnFinished(turn.finished(Outcome.CANCELLED)))
 
-    def redo(self, handle: TurnHandle, again: int, text: str | None) -> None:
+    def _redo(self, handle: TurnHandle, again: int, text: str | None) -> None:
         """Ask again after the same history, so that two answers can be compared."""
+        dialogue, history = self._dialogue, self._dialogue.history
         user_input = self._inputs.get(again) if text is None else text.strip()
         typed = isinstance(user_input, str)
         turn = self._live(handle, TYPED if typed else REPLAY, paced=typed)
-        if not user_input or self._dialogue.state is State.LOADING:
-            self._dialogue.emit(Notice("The input of that turn is no longer in memory."))
+        if not user_input or dialogue.state is State.LOADING:
+            dialogue.emit(Notice("The input of that turn is no longer in memory."))
             self._finish(turn, Outcome.CANCELLED)
             return
         self._take_input(turn, user_input)
-        replaces = again if self._dialogue.history.newest == again else None
-        self._dialogue.emit(TurnStarted(turn.number, turn.source, handle.timestamps, replaces))
-        before = self._dialogue.history.past
-        self._dialogue.history.take_back(again)
-        past = self._dialogue.history.past
-        turn.options = self.clock.with_time(self._options, past)
+        replaces = again if history.newest == again else None
+        dialogue.emit(TurnStarted(turn.number, turn.source, handle.timestamps, replaces))
+        before = history.past
+        history.take_back(again)
+        past = history.past
+        turn.options = dialogue.timed_options(past)
         if isinstance(user_input, str):
-            self._dialogue.emit(UserWords(turn.number, user_input))
+            dialogue.emit(UserWords(turn.number, user_input))
         else:
-            self._dialogue.emit(Captured(turn.number, user_input))
+            dialogue.emit(Captured(turn.number, user_input))
             handle.timestamps.record(Milestone.CAPTURED)
-            self._dialogue.components.brain.listen(
-                TurnRequest(past, cancelled=handle.cancelled, options=turn.options), Recording()
-            )
-        self._answer(turn)
-        if self._dialogue.history.past is past and replaces:  # nothing was heard of the new answer
-            self._dialogue.history.past = before
+            request = TurnRequest(past, cancelled=handle.cancelled, options=turn.options)
+            dialogue.components.brain.listen(request, Recording())
+        self._go_on(turn)
+        if history.past is past and replaces:  # nothing was heard of the new answer
+            history.past = before
 
     def _take_input(self, turn: LiveTurn, user_input: Utterance | str) -> None:
-        """Set the user's part of `turn`, and keep it for `redo`."""
+        """Set the user's part of `turn`, and store it for `redo`."""
         turn.user_input = self._inputs[turn.number] = user_input
-        while len(self._inputs) > max(1, self._dialogue.components.config.history.turns):
+        while len(self._inputs) > max(1, self._dialogue.config.current.history.turns):
             del self._inputs[next(iter(self._inputs))]
 
-    def _answer(self, turn: LiveTurn) -> None:
-        if self._dialogue.state is State.LOADING:
-            self.refuse()
-            self._finish(turn, Outcome.FAILED, "No model is loaded.")
-            return
-        self.idle.end()
-        self._dialogue.inbox.answering = turn.handle
-        try:
-            result = take_turn(turn, self._dialogue, self._read)
-        finally:
-            self._dialogue.inbox.answering = None
-            self._dialogue.listener.note_speech(turn.handle.timestamps, turn.reply)
-        if turn.speech is not None:
-            self._spoken.append(turn)
-        self._dialogue.emit(TurnFinished(result))
-        if isinstance(turn.error, ModelLost) and self._dialogue.components.has_next_brain:
-            self._replace_lost_brain(turn.error)
-            return
-        self.idle.begin(turn)
-        self._dialogue.enter(State.READY)
-        self.read_past()
-
-    def _finish(self, turn: LiveTurn, outcome: Outcome, error: str | None = None) -> None:
-        self._dialogue.emit(TurnFinished(turn.finished(outcome, error)))
-        self._dialogue.enter(
-            State.LOADING if self._dialogue.state is State.LOADING else State.READY
-        )
-
     def _live(self, handle: TurnHandle, source: str, paced: bool = True) -> LiveTurn:
-        name = self._dialogue.components.brain_name
-        return LiveTurn(handle, source, paced, name, options=self._options)
+        dialogue = self._dialogue
+        name = dialogue.config.brain_name
+        return LiveTurn(handle, source, paced, name, options=dialogue.options)
+
+    # Between turns.
 
     def truncate(self, number: int, seconds: float) -> None:
-        """Keep in the history what was heard in the first `seconds` of a spoken answer."""
+        """Reduce a spoken answer in the history to what was heard in its first `seconds`."""
         for turn in self._spoken:
             if turn.number == number and turn.speech is not None:
                 heard = turn.speech.heard(turn.reply, seconds)
                 self._dialogue.history.cut(number, heard)
                 self._dialogue.emit(SpokenUpTo(number, heard))
 
-    # Between turns.
-
     def use_options(self, change: UseReplyOptions) -> None:
         """Answer by these options from now on, and let the brain read its instruction."""
-        known, self._options, self._answers = self._options, change.options, change.answers
+        dialogue = self._dialogue
+        known, dialogue.options, self._answers = dialogue.options, change.options, change.answers
         if change.vad is not None:
-            self._dialogue.config.current = replace(self._dialogue.config.current, vad=change.vad)
-        if self.is_quiet and known != change.options:
-            never = threading.Event()
-            self._dialogue.components.brain.listen(
-                TurnRequest(self._dialogue.history.past, cancelled=never, options=self._options),
-                Recording(),
-            )
-
-    def read_past(self) -> None:
-        """Let the brain read the history, unless somebody speaks."""
-        if self.is_quiet:
-            self._read(self._dialogue.history.past)
-
-    def _read(self, past: Past) -> None:
-        """Let the brain read `past`, and the time of a next turn that would begin now."""
-        self.reader.read(past, self.clock.with_time(self._options, past))
+            dialogue.config.current = replace(dialogue.config.current, vad=change.vad)
+        if dialogue.is_quiet and known != change.options:
+            request = TurnRequest(dialogue.history.past, options=change.options)
+            dialogue.components.brain.listen(request, Recording())
 
     def read_ahead(self, typing: TypedText) -> None:
         """Let the brain prepare for a text that is being typed."""
         if self._dialogue.state is State.READY and typing.text:
             past = self._dialogue.history.past
-            options = self.clock.with_time(self._options, past, typing.begun)
+            options = self._dialogue.timed_options(past, typing.begun)
             self._dialogue.components.brain.read_ahead(
                 TurnRequest(past, typing.text, cancelled=typing.cancelled, options=options)
             )
-
-    def _replace_lost_brain(self, reason: ModelLost) -> None:
-        self._dialogue.enter(State.LOADING)
-        self._dialogue.components.replace_lost_brain(reason)
-        self._dialogue.emit(self._dialogue.components.loaded())
-        self._dialogue.enter(State.READY)
-        self.read_past()
 
     def refuse(self) -> None:
         self._dialogue.emit(Notice("No model is loaded. `voxtui doctor` says what is missing."))

@@ -157,6 +157,7 @@ class Connection:
         self, transport: Transport, parts: ModelSet, settings: Settings, sessions: Sessions
     ) -> None:
         self.output = transport.output
+        self.calls_tools = parts.brain is not None and parts.brain.name != "voxtral"
         self._sessions = sessions
         self._transport = transport
         self._loop = asyncio.get_running_loop()
@@ -298,7 +299,7 @@ def engine(
 ) -> Engine:
     """Return an engine on lent parts, with the wire as its microphone and speaker."""
     assert parts.brain is not None
-    vad = replace(config.vad, hands_free=False, listen_while_speaking=False)
+    vad = replace(config.vad, hands_free=False, listen_while_speaking=False, name="")
     models = Models(parts.detector, parts.brain, parts.voice, parts.overhearing, owned=False)
     devices = Devices(WireMicrophone(), speaker)
     return Engine(

@@ -16,18 +16,19 @@ from voxtui.storage.turn_metrics import FIRST_SOUND, WINDOW, Verdict, chart_top
 from voxtui.ui.bars import CLIPPED, LOWER_EIGHTHS
 from voxtui.ui.panel.formatting import PEOPLE_NAMES, TurnTimes, main_headline, number
 
+COLUMN_CELLS = 2
+"""A column, and the gap behind it."""
+
+SCALE_CELLS = 6
+
 
 class HistoryChart(Widget):
     """The last turns as columns, with the target: first sound, or TTFT if nothing is spoken."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"history--within", "history--over", "history--label"}
 
-    def __init__(self, plain: bool = False) -> None:
-        """Draw narrow columns without a scale, and a plain title, if `plain`."""
+    def __init__(self) -> None:
         super().__init__()
-        self._plain = plain
-        self._column_cells = 1 if plain else 2
-        self._scale_cells = 0 if plain else 6
         self._headline = FIRST_SOUND
         self._targets: Targets = TARGETS[DEFAULT_BRAIN]
         self._turns: Sequence[Turn] = ()
@@ -47,9 +48,17 @@ class HistoryChart(Widget):
             return Strip.blank(width, self.rich_style)
         target = self._headline.goal(self._turns[-1], self._targets) or 0.0
         if y == 0:
-            return Strip([Segment(self._title(target)[:width].ljust(width), label)], width)
+            return Strip(
+                [
+                    Segment(
+                        f"{PEOPLE_NAMES[self._headline]}, answer by answer"[:width].ljust(width),
+                        label,
+                    )
+                ],
+                width,
+            )
         rows = height - 1
-        room = (width - self._scale_cells) // (self._column_cells + 1)
+        room = (width - SCALE_CELLS) // COLUMN_CELLS
         turns = self._turns[-room:]
         values = [self._headline.of(turn) or 0.0 for turn in turns]
         top = chart_top(values, target * 1.25)
@@ -61,29 +70,19 @@ class HistoryChart(Widget):
             verdict = self._headline.verdict(turn, self._targets) or Verdict.WITHIN
             style = self.get_component_rich_style(f"history--{verdict.name.lower()}")
             if value > top and from_bottom == rows - 1:
-                segments += [Segment(CLIPPED * self._column_cells, style), Segment(empty, label)]
+                segments += [Segment(CLIPPED, style), Segment(empty, label)]
             else:
                 segments += self._column(value / top * rows - from_bottom, style, label, empty)
-        used = self._scale_cells + len(values) * (self._column_cells + 1)
+        used = SCALE_CELLS + len(values) * COLUMN_CELLS
         return Strip([*segments, Segment(empty * (width - used), label)]).crop(0, width)
 
-    def _title(self, target: float) -> str:
-        if self._plain:
-            return f"{PEOPLE_NAMES[self._headline]}, answer by answer"
-        return f"{self._headline.name}, turn by turn, goal ≤ {target:.0f}"
-
     def _scale(self, row: int, rows: int, line: int, top: float, target: float) -> str:
-        if self._plain:
-            return ""
         value = target if row == line else top if row == rows - 1 else None
-        return f"{number(value) if value is not None else '':>{self._scale_cells - 1}} "
+        return f"{number(value) if value is not None else '':>{SCALE_CELLS - 1}} "
 
     def _column(self, filled: float, style: Style, label: Style, empty: str) -> list[Segment]:
         """Return one row of a column that fills `filled` rows from this one up."""
         eighths = max(0, min(8, round(filled * 8)))
         if not eighths:
-            return [Segment(empty * (self._column_cells + 1), label)]
-        return [
-            Segment(LOWER_EIGHTHS[eighths - 1] * self._column_cells, style),
-            Segment(empty, label),
-        ]
+            return [Segment(empty * COLUMN_CELLS, label)]
+        return [Segment(LOWER_EIGHTHS[eighths - 1], style), Segment(empty, label)]

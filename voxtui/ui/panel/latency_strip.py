@@ -52,7 +52,7 @@ def _line(times: TurnTimes, width: int) -> Content:
     for values in ([f" {plain_ms(stage.seconds * 1000)}" for stage in found], [""] * len(found)):
         texts = sum(len(f"{GAP}{s.name} {value}") for s, value in zip(found, values, strict=True))
         cells = min(width - shown.cell_length - texts, MOST_CELLS)
-        if found and cells >= LEAST_CELLS:
+        if len(found) > 1 and cells >= LEAST_CELLS:
             bars = [max(1, int(stage.seconds / total * cells * 2)) for stage in found]
             return shown + _stages(found, bars, values)
     return shown

@@ -18,7 +18,14 @@ from voxtui.storage.turn_metrics import (
     downsample_max,
 )
 from voxtui.ui.bars import trend
-from voxtui.ui.panel.formatting import VERDICT_STYLES, TurnTimes, main_headline, number, short_ms
+from voxtui.ui.panel.formatting import (
+    TYPED,
+    VERDICT_STYLES,
+    TurnTimes,
+    main_headline,
+    number,
+    short_ms,
+)
 
 LABEL_CELLS = 10
 VALUE_CELLS = 8
@@ -43,6 +50,8 @@ class PercentileTable(Static):
             lines.append(
                 _quiet(f"heard at {heard}: the devices add {short_ms(times.device_ms / 1000)}")
             )
+        if turn.typed:
+            lines.append(_quiet(TYPED))
         self.update(Content("\n").join(lines), layout=False)
 
     def _head(self, session: SessionTimes, wide: bool) -> Content:

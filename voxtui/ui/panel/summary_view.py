@@ -25,12 +25,12 @@ EARLIER = "An earlier answer (Esc: newest)"
 
 
 class SummaryView(Vertical):
-    """At most twelve numbers, in the words of people."""
+    """At most fourteen numbers, in the words of people."""
 
     def __init__(self) -> None:
         super().__init__()
         self._times = Static(markup=False, classes="times")
-        self._history = HistoryChart(plain=True)
+        self._history = HistoryChart()
         self._waterfall = Waterfall(plain=True)
 
     def compose(self) -> ComposeResult:

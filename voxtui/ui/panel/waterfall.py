@@ -12,14 +12,12 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from voxtui.settings.schema import DEFAULT_BRAIN, TARGETS, Targets
-from voxtui.storage.turn_metrics import SPEAKING, TIMES, Headline, Stage, Verdict, stages
+from voxtui.storage.turn_metrics import SPEAKING, Stage, stages
 from voxtui.ui.bars import bar
 from voxtui.ui.panel.formatting import NO_TURN, TurnTimes, short_ms
 
 LABEL_CELLS = 10
 VALUE_CELLS = 8
-
-GOAL = "┊"
 
 PLAIN_NAMES = {
     "listen": "hearing",
@@ -49,8 +47,6 @@ class Waterfall(Widget):
         "waterfall--voice",
         "waterfall--sound",
         "waterfall--label",
-        "waterfall--within",
-        "waterfall--over",
     }
 
     KINDS: ClassVar[dict[str, str]] = {
@@ -78,7 +74,7 @@ class Waterfall(Widget):
     }
 
     def __init__(self, plain: bool = False) -> None:
-        """Draw few stages with plain names, and no goals, if `plain`."""
+        """Draw few stages with plain names, if `plain`."""
         super().__init__()
         self._plain = plain
         self._targets: Targets = TARGETS[DEFAULT_BRAIN]
@@ -100,17 +96,13 @@ class Waterfall(Widget):
         cells = width - LABEL_CELLS - VALUE_CELLS
         if cells < 4 or self._turn is NO_TURN:
             return Strip([Segment(self._empty(y)[:width].ljust(width), label)], width)
-        goals = [(target / 1000, headline) for headline in TIMES
-                 if (target := headline.goal(self._turn, self._targets)) is not None]  # fmt: skip
-        axis = Axis(self._stages, cells, at_least=max(seconds for seconds, _ in goals[:2]))
-        below = 1 if self._plain else 2
-        rows = self._rows(self.size.height - below)
+        targets = self._targets.judging(self._turn.typed)
+        at_least = max(targets.ttft_ms, targets.first_sound_ms) / 1000
+        axis = Axis(self._stages, cells, at_least)
+        rows = self._rows(self.size.height - 1)
         if y < len(rows):
-            places = [] if self._plain else [at for at, _ in goals]
-            return self._stage_line(rows[y], axis, cells, label, places)
-        if y == len(rows) and not self._plain:
-            return self._goal_line(axis, cells, label, goals)
-        if y == len(rows) + below - 1:
+            return self._stage_line(rows[y], axis, cells, label)
+        if y == len(rows):
             line = f"{'':<{LABEL_CELLS}}{axis.labels()}{'':<{VALUE_CELLS}}"
             return Strip([Segment(line, label)], width)
         return Strip.blank(width, self.rich_style)
@@ -126,15 +118,10 @@ class Waterfall(Widget):
         longest = sorted(self._stages, key=lambda stage: stage.seconds, reverse=True)[:room]
         return [stage for stage in self._stages if stage in longest]
 
-    def _stage_line(
-        self, stage: Stage, axis: Axis, cells: int, label: Style, goals: Sequence[float]
-    ) -> Strip:
+    def _stage_line(self, stage: Stage, axis: Axis, cells: int, label: Style) -> Strip:
         kinds = self.PLAIN_KINDS if self._plain else self.KINDS
         style = self.get_component_rich_style(f"waterfall--{kinds[stage.name]}")
         ground = [Segment(" ", label)] * cells
-        for seconds in goals:
-            if (at := axis.column(seconds)) is not None:
-                ground[at] = Segment(GOAL, label)
         ground[axis.zero] = Segment("▏", label)
         bars = bar(axis.cell(stage.start), axis.cell(stage.end), style, ground)
         value = f"{short_ms(stage.seconds):>{VALUE_CELLS}}"
@@ -146,28 +133,6 @@ class Waterfall(Widget):
             ],
             cells + LABEL_CELLS + VALUE_CELLS,
         )
-
-    def _goal_line(
-        self, axis: Axis, cells: int, label: Style, goals: Sequence[tuple[float, Headline]]
-    ) -> Strip:
-        """Draw each target with the sign of its verdict, as near to its place as there is room."""
-        line = [Segment(" ", label)] * cells
-        places: list[tuple[int, str, Style]] = []
-        for seconds, headline in goals:
-            if (at := axis.column(seconds)) is not None:
-                verdict = headline.verdict(self._turn, self._targets)
-                style = self._verdict_style(verdict) if verdict else label
-                places.append(
-                    (at, f"{verdict.sign if verdict else '▴'}{seconds * 1000:.0f}", style)
-                )
-        starts = side_by_side([(at, len(text)) for at, text, _ in places], cells)
-        for start, (_, text, style) in zip(starts, places, strict=True):
-            line[start : start + len(text)] = [Segment(character, style) for character in text]
-        name = Segment(f"{'goals':<{LABEL_CELLS}}", label)
-        return Strip([name, *Segment.simplify(line[:cells]), Segment(" " * VALUE_CELLS, label)])
-
-    def _verdict_style(self, verdict: Verdict) -> Style:
-        return self.get_component_rich_style(f"waterfall--{verdict.name.lower()}")
 
 
 def plain_stages(found: Sequence[Stage]) -> list[Stage]:
@@ -199,35 +164,12 @@ class Axis:
     def cell(self, seconds: float) -> float:
         return max(0.0, self.zero + seconds * self._per_second)
 
-    def column(self, seconds: float) -> int | None:
-        """Return the cell that holds this time, or None beyond the end."""
-        at = int(self.cell(seconds))
-        return at if at < self._cells else None
-
     def labels(self) -> str:
         line = [" "] * self._cells
         end = short_ms(self.end)
         for at, text in ((self.zero, "0"), (self._cells - len(end), end)):
             line[at : at + len(text)] = text
         return "".join(line[: self._cells])
-
-
-def side_by_side(wanted: Sequence[tuple[int, int]], cells: int) -> list[int]:
-    """Return where each label of a line of `cells` begins, given (wanted start, width) of each.
-
-    The starts ascend. A label that would touch the one before moves right; at the end of the line
-    all move left as far as they need.
-    """
-    starts: list[int] = []
-    free = 0
-    for start, width in wanted:
-        starts.append(max(start, free))
-        free = starts[-1] + width + 1
-    end = cells
-    for i in range(len(wanted) - 1, -1, -1):
-        starts[i] = max(0, min(starts[i], end - wanted[i][1]))
-        end = starts[i] - 1
-    return starts
 
 
 def _round_up(seconds: float) -> float:

@@ -13,7 +13,7 @@ from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.commands import Redo, Release, SendText, Talk, Typing
 from voxtui.dialogue.data import FRAME_SECONDS, Token
 from voxtui.dialogue.protocols import PastTurn
-from voxtui.dialogue.turn.turn_clock import clock_line
+from voxtui.dialogue.turn_clock import clock_line
 from voxtui.settings.schema import BrainConfig, Config
 
 NOON = datetime(2026, 11, 22, 12, 4)
