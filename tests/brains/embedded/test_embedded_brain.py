@@ -678,7 +678,7 @@ def test_typed_text_is_answered_while_a_discarded_utterance_is_still_transcribed
     transcribing, go_on, cancelled = Flag(), Flag(), Flag()
     recognise = brain.recogniser.recognise
 
-    def slow(samples: object) -> Heard:
+    def slow(samples: object, name: str = "") -> Heard:
         transcribing.set()
         assert go_on.wait(SECONDS)
         return recognise(samples)
