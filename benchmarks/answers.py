@@ -29,7 +29,14 @@ from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.history.history import History
 from voxtui.dialogue.live_config import LiveConfig
-from voxtui.dialogue.protocols import Brain, ReplyOptions, SkillRequest, Skills, TurnRequest
+from voxtui.dialogue.protocols import (
+    Brain,
+    PastTurn,
+    ReplyOptions,
+    SkillRequest,
+    Skills,
+    TurnRequest,
+)
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.dialogue.turn_clock import clock_line
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
@@ -138,7 +145,9 @@ def judge(
                     first = first or time.monotonic()
                     tokens.append(item)
             reply = "".join(token.text for token in tokens)
-            history.add(len(history.past), turn.says, turn.says, tokens, reply, options.clock)
+            number, clock = len(history.past), options.clock
+            past = PastTurn(turn.says, turn.says, tuple(tokens), number=number, clock=clock)
+            history.add(past, reply)
             ttft = round(((first or time.monotonic()) - started) * 1000, 1)
             yield Judged(talk.topic, turn.says, reply, turn.complaint(reply), ttft)
 

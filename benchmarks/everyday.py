@@ -1,10 +1,11 @@
 """Ask the embedded brain a hundred things of everyday life, and judge two versions blind.
 
-    python -m benchmarks.everyday answer OUT.json [--model NAME]
+    python -m benchmarks.everyday answer OUT.json [--model NAME] [--set build|judge]
     python -m benchmarks.everyday sheet BEFORE.json AFTER.json KEY.json > SHEET.txt
     python -m benchmarks.everyday count KEY.json VERDICTS.txt...
 
-`answer` types benchmarks/everyday.toml, each conversation with its history, at temperature 0.
+`answer` types a set, each conversation with its history, at temperature 0: benchmarks/everyday.toml
+(judge, the default) or benchmarks/everyday_build.toml, which is for work on the prompts.
 `sheet` prints both versions of each conversation as A and B, in an order that KEY.json alone knows.
 A reader writes a line for each turn, such as "17 A", "18 AB" or "19 -": which were acceptable.
 `count` says how many were accepted of each version, by kind and by reader.
@@ -28,21 +29,24 @@ from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 from voxtui.skills.assistant_skills import AssistantSkills
 
-SET = Path(__file__).with_suffix(".toml")
+SETS = {
+    "judge": Path(__file__).with_suffix(".toml"),
+    "build": Path(__file__).with_name("everyday_build.toml"),
+}
 
 
-def conversations() -> list[dict[str, Any]]:
-    return tomllib.loads(SET.read_text())["conversation"]
+def conversations(name: str = "judge") -> list[dict[str, Any]]:
+    return tomllib.loads(SETS[name].read_text())["conversation"]
 
 
-def answer(out: Path, model: str) -> None:
+def answer(out: Path, model: str, name: str) -> None:
     config = Config(
         brain=BrainConfig(embedded=EmbeddedBrainConfig(model=model)),
         generation=GenerationConfig(temperature=0.0),
     )
     talks = [
         Conversation(talk["topic"], [Expected(turn["says"], "") for turn in talk["turns"]])
-        for talk in conversations()
+        for talk in conversations(name)
     ]
     brain = EmbeddedBrain(config)
     try:
@@ -55,7 +59,7 @@ def answer(out: Path, model: str) -> None:
                 sys.stderr.write(f"\r{number}")
     finally:
         brain.close()
-    report = {"machine": machine(), "model": model, "replies": replies}
+    report = {"machine": machine(), "set": name, "model": model, "replies": replies}
     out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -105,6 +109,7 @@ def main() -> None:
     answers = parts.add_parser("answer")
     answers.add_argument("out", type=Path)
     answers.add_argument("--model", default="qwen2.5-coder-1.5b")
+    answers.add_argument("--set", choices=SETS, default="judge")
     pair = parts.add_parser("sheet")
     for name in ("before", "after", "key"):
         pair.add_argument(name, type=Path)
@@ -113,7 +118,7 @@ def main() -> None:
     counted.add_argument("readers", type=Path, nargs="+")
     asked = parser.parse_args()
     if asked.part == "answer":
-        answer(asked.out, asked.model)
+        answer(asked.out, asked.model, asked.set)
     elif asked.part == "sheet":
         sheet(asked.before, asked.after, asked.key)
     else:

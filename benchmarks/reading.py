@@ -230,7 +230,7 @@ def server(tree: Path) -> Iterator[str]:
     )
     try:
         assert process.stdout is not None
-        yield process.stdout.readline().removeprefix("Ready: ").strip()
+        yield process.stdout.readline().split()[1]  # Ready: URL (models)
     finally:
         process.terminate()
         process.wait()
@@ -245,7 +245,8 @@ def ask_server(url: str, client: int, count: list[int]) -> float:
         {"role": "system", "content": instruction(client)},
         {"role": "user", "content": f"Say a word, number {count[0]}."},
     ]
-    body = {"model": "voxtui", "messages": messages, "stream": True, "max_tokens": 2}
+    # Older versions take the names of OpenAI too.
+    body = {"model": "gpt-4o", "messages": messages, "stream": True, "max_tokens": 2}
     began, first = time.monotonic(), 0.0
     with httpx2.stream("POST", f"{url}/chat/completions", json=body, timeout=120.0) as answer:
         answer.raise_for_status()

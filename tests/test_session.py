@@ -227,7 +227,7 @@ def test_a_stored_conversation_goes_on_where_it_was(stored):
     local.session.new_conversation()
     answered(local, said("Between.", 3))
     until(lambda: len(stored.newest()) == 2)
-    past = local.session.resume(stored.newest("ann")[0].id)
+    past = local.session.conversation.resume(stored.newest("ann")[0].id)
     assert [turn.user_text for turn in past] == ["I am Ann.", "Old."]
     local.engine.finish()  # of a turn that was cut off, while the engine has the other history
     answered(local, past[1], said("New.", 4))  # the oldest turn was dropped from the history
@@ -255,7 +255,7 @@ def test_an_undone_new_conversation_goes_on_in_its_own_place(stored):
     local.session.choose("session.keep", True)
     answered(local, said("One.", 1))
     local.session.new_conversation()
-    local.session.undo()
+    local.session.conversation.undo()
     answered(local, said("One.", 1), said("Two.", 2))
     local.session.close()
     assert words_in(stored) == [["One.", "Two."]]

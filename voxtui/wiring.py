@@ -54,7 +54,9 @@ def devices_engine(
     microphone = _microphone(config.audio.input, config)
     devices = Devices(microphone, build_speaker(config.audio.output), _SoundSystem(config))
     front_end = FrontEnd(captions, confirms=True)
-    return build_engine(config, emit, devices, build_skills(), front_end, frozenset({VOXTRAL}))
+    return build_engine(
+        config, emit, devices, build_skills(config), front_end, frozenset({VOXTRAL})
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,15 +178,17 @@ def build_engine(
     return Engine(models, config, emit, devices, skills, front_end or NO_FRONT_END)
 
 
-def build_skills(rings: bool = True) -> Skills:
+def build_skills(config: Config, rings: bool = True) -> Skills:
     """Return the skills of the person at this machine. A measurement or a server has none.
 
     `rings` False: timers ring in another voxtui.
     """
     from voxtui.settings.paths import user_folders
     from voxtui.skills.assistant_skills import AssistantSkills
+    from voxtui.tools.toolbox import build_tools
 
-    return AssistantSkills(user_folders().user_data_path, rings)
+    tools = build_tools(config.tools) if config.tools.enabled else ()
+    return AssistantSkills(user_folders().user_data_path, rings, tools=tools)
 
 
 def build_detector(config: Config) -> SpeechDetector:

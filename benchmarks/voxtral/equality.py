@@ -128,8 +128,8 @@ def after_eviction(check: Check) -> None:
     for seed in range(4):
         said = spoken(1.0, 10 + seed)
         reply = check.reply(history.past, said)
-        text = "".join(token.text for token in reply)
-        history.add(seed, utterance_of(said), None, reply, text)
+        turn = PastTurn(utterance_of(said), None, reply, number=seed)
+        history.add(turn, turn.reply_text)
     assert isinstance(history.past[0].user_input, str)
 
 

@@ -15,7 +15,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsBas
 from tests.fakes import ScriptedBrain
 from tests.serve.conftest import PATIENCE, serving, spoken
 from tests.ui.pseudo_terminal import until
-from voxtui.dialogue.data import Utterance
+from voxtui.dialogue.data import ToolCall, Utterance
 from voxtui.errors import ModelError
 from voxtui.serve.endpoints.chat_completion import REFUSED, WITHOUT_EFFECT, ChatCompletion
 
@@ -112,7 +112,25 @@ def test_a_client_that_leaves_ends_the_answer(server, client):
     ("fields", "words"),
     [
         ({"n": 2}, "n is not supported"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools is not"),
+        ({"tools": [{"type": "mcp", "server_label": "x"}]}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "name"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}] * 2}, "same name"),
+        (
+            {
+                "tools": [
+                    {
+                        "type": "function",
+                        "function": {"name": "f", "parameters": {"type": "string"}},
+                    }
+                ]
+            },
+            "no object",
+        ),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "no tool 'f'"),
+        (
+            {"messages": [user("Hello."), {"role": "tool", "tool_call_id": "x", "content": "3"}]},
+            "No call has the id 'x'",
+        ),
         ({"functions": [{"name": "f"}]}, "functions is not"),
         ({"function_call": "auto"}, "function_call is not"),
         ({"logprobs": True}, "logprobs is not"),
@@ -122,7 +140,7 @@ def test_a_client_that_leaves_ends_the_answer(server, client):
         ({"stop": ["a"] * 5}, "stop"),
         ({"stop": ""}, "stop"),
         ({"modalities": ["text", "audio"]}, "/v1/audio/speech"),
-        ({"tool_choice": "required"}, "tool_choice is not"),
+        ({"tool_choice": "sometimes"}, "tool_choice"),
         ({"model": "nothing"}, "nothing"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "assistant", "content": "Hi."}]}, "last message"),
@@ -152,9 +170,11 @@ def test_the_stock_client_understands_a_refusal(client):
         ask(client, user("Hello."), n=2)
 
 
-@pytest.mark.parametrize("field", ["n", "tools", "logprobs", "response_format", "stop"])
+@pytest.mark.parametrize(
+    "field", ["n", "tools", "tool_choice", "logprobs", "response_format", "stop"]
+)
 def test_a_refusal_names_the_field(server, field):
-    values = {"n": 2, "tools": [1], "logprobs": True, "stop": 5,
+    values = {"n": 2, "tools": [1], "tool_choice": "no", "logprobs": True, "stop": 5,
               "response_format": {"type": "xml"}}  # fmt: skip
     body = {"messages": [user("Hello.")], field: values[field]}
     assert server.client.post(PATH, json=body).json()["error"]["param"] == field
@@ -274,3 +294,73 @@ def test_a_schema_that_would_not_be_kept_is_refused_by_its_keyword(server, schem
     error = server.client.post(PATH, json=body).json()["error"]
     assert (error["param"], error["code"]) == ("response_format", "unsupported_value")
     assert why in error["message"]
+
+
+WEATHER = {
+    "name": "get-weather",
+    "description": "Return the weather\nin a town.",
+    "parameters": {"type": "object", "properties": {"town": {"type": "string"}}},
+}
+TOOLS = [{"type": "function", "function": WEATHER}]
+RAIN = ToolCall("get_weather", '{"town": "Oslo"}')
+
+
+@pytest.mark.parametrize(
+    ("choice", "of_the_brain"),
+    [("auto", "auto"), ("required", "required"),
+     ({"type": "function", "function": {"name": "get-weather"}}, "get_weather")],
+)  # fmt: skip
+def test_a_function_of_the_client_is_called(client, choice, of_the_brain):
+    question = user("Does it rain in Oslo?")
+    answer = ask(client, question, script=[RAIN], tools=TOOLS, tool_choice=choice)
+    (options,) = BRAIN.manners
+    (tool,) = options.tools
+    assert (tool.name, tool.line) == ("get_weather", "Return the weather in a town.")
+    assert json.loads(tool.schema) == WEATHER["parameters"]
+    assert tool.run is None
+    assert options.tool_choice == of_the_brain
+    assert answer.choices[0].finish_reason == "tool_calls"
+    message = answer.choices[0].message
+    assert message.content is None
+    (call,) = message.tool_calls
+    assert (call.function.name, call.function.arguments) == ("get-weather", RAIN.arguments)
+
+    result = {"role": "tool", "tool_call_id": call.id, "content": "3 mm"}
+    answer = ask(client, question, message, result, script=["Yes, 3 mm."], tools=TOOLS)
+    assert answer.choices[0].message.content == "Yes, 3 mm."
+    (request,) = BRAIN.requests
+    assert request.user_input == "Does it rain in Oslo?"
+    assert [(done.call.name, done.result) for done in request.calls] == [("get_weather", "3 mm")]
+    assert not request.past
+
+    said = {"role": "assistant", "content": "Yes, 3 mm."}
+    ask(client, question, message, result, said, user("And now?"), script=["No."], tools=TOOLS)
+    (request,) = BRAIN.requests
+    assert [len(turn.calls) for turn in request.past] == [1, 0]
+    assert not request.calls
+
+
+def test_a_call_within_a_stream_is_one_delta(client):
+    chunks = [*ask(client, user("Rain?"), script=[RAIN], tools=TOOLS, stream=True)]
+    (delta,) = chunks[0].choices[0].delta.tool_calls
+    assert delta.function.name == "get-weather"
+    assert (delta.index, delta.function.arguments) == (0, RAIN.arguments)
+    assert chunks[-1].choices[0].finish_reason == "tool_calls"
+
+
+def test_with_the_choice_none_no_tool_is_offered(client):
+    ask(client, user("Rain?"), tools=TOOLS, tool_choice="none")
+    assert BRAIN.manners[0].tools == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("tools", TOOLS), ("response_format", {"type": "json_object"})]
+)
+def test_what_voxtral_cannot_do_is_refused_by_name(field, value):
+    class Voxtral(ScriptedBrain):
+        name = "voxtral"
+
+    body = {"messages": [user("Rain?")], field: value}
+    with serving(brain=Voxtral()) as server:
+        answer = server.client.post(PATH, json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)

@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 from tests.fakes import ScriptedBrain
 from tests.serve.conftest import PATIENCE, Server, serving
 from tests.ui.pseudo_terminal import until
-from voxtui.dialogue.data import Utterance
+from voxtui.dialogue.data import ToolCall, Utterance
 from voxtui.dialogue.listening.listener import Listener
 from voxtui.dialogue.protocols import ReplyOptions, TurnRequest
 from voxtui.errors import ModelError
@@ -618,6 +618,10 @@ def test_each_field_of_the_official_client_is_known():
 UPDATE, ITEM = "session.update", "conversation.item"
 CREATE, NOT, UNKNOWN = "response.create", "not_supported", "unknown_parameter"
 HEARD, TURNS, MODALITIES = "session.audio.input", "turn_detection", "session.output_modalities"
+CHOICE = {"type": "function", "name": "nothing"}
+TOWN = {"type": "object", "properties": {"town": {"type": "string"}}}
+RAIN_TOOL = {"type": "function", "name": "get-rain", "description": "Rain?", "parameters": TOWN}
+RESULT = {"type": "function_call_output", "output": "3 mm"}
 IDLE = {"type": "server_vad", "idle_timeout_ms": 5000}
 MIXED = {"type": "server_vad", "eagerness": "low"}
 NO_WORDS = {"type": "message", "role": "user", "content": []}
@@ -628,8 +632,9 @@ WRONG = [{"type": "output_text", "text": "Hello."}]
 @pytest.mark.parametrize(
     ("kind", "fields", "code", "param"),
     [
-        (UPDATE, {"session": {"tool_choice": "required"}}, NOT, "session.tool_choice"),
-        (UPDATE, {"session": {"tools": [{"type": "function"}]}}, NOT, "session.tools"),
+        (UPDATE, {"session": {"tool_choice": CHOICE}}, "", "session.tool_choice"),
+        (UPDATE, {"session": {"tools": [{"type": "mcp"}]}}, "", "session.tools[0].type"),
+        (UPDATE, {"session": {"tools": [RAIN_TOOL] * 2}}, "", "session.tools"),
         (UPDATE, {"session": {"prompt": {"id": "pmpt_1"}}}, NOT, "session.prompt"),
         (UPDATE, {"session": {"temperature": 1}}, UNKNOWN, "session.temperature"),
         (UPDATE, {"session": {"modalities": ["text"]}}, UNKNOWN, "session.modalities"),
@@ -664,7 +669,7 @@ WRONG = [{"type": "output_text", "text": "Hello."}]
         ("response.cancel", {}, "response_cancel_not_active", None),
         (CREATE, {"response": {"conversation": "none"}}, NOT, "response.conversation"),
         (CREATE, {"response": {"input": []}}, NOT, "response.input"),
-        (CREATE, {"response": {"tools": [{}]}}, NOT, "response.tools"),
+        (CREATE, {"response": {"tools": [{}]}}, "", "response.tools[0]"),
         (CREATE, {"response": {"truncation": "auto"}}, UNKNOWN, "response.truncation"),
         (CREATE, {"response": heard_by()}, UNKNOWN, "response.audio.input"),
         (CREATE, {"response": {"max_output_tokens": 0}}, "", "response.max_output_tokens"),
@@ -672,7 +677,8 @@ WRONG = [{"type": "output_text", "text": "Hello."}]
         (f"{ITEM}.truncate", {"item_id": "x"}, "item_truncate_invalid_item_id", "item_id"),
         (f"{ITEM}.retrieve", {"item_id": "x"}, "item_retrieve_invalid_item_id", "item_id"),
         (f"{ITEM}.delete", {"item_id": "x"}, "item_delete_invalid_item_id", "item_id"),
-        (f"{ITEM}.create", {"item": {"type": "function_call_output"}}, "", "item.type"),
+        (f"{ITEM}.create", {"item": {"type": "function_call_output"}}, "", "item"),
+        (f"{ITEM}.create", {"item": {**RESULT, "call_id": "none"}}, "", "item.call_id"),
         (f"{ITEM}.create", {"item": NO_WORDS}, "", "item.content"),
         (f"{ITEM}.create", {"item": {**NO_WORDS, "name": "x"}}, UNKNOWN, "item.name"),
         (f"{ITEM}.create", {"item": {"type": "message", "content": []}}, "", "item.role"),
@@ -885,3 +891,45 @@ def test_in_any_order_each_answer_ends_once_and_the_session_stays_usable(actions
     done = [event["item"]["id"] for event in client.of("conversation.item.done")]
     assert len(set(added)) == len(added)
     assert sorted(done) == sorted(added)
+
+
+def test_a_function_of_the_client_is_called_and_its_result_worded():
+    BRAIN.__init__([ToolCall("get_rain", '{"town": "Oslo"}')], ["Yes, ", "3 mm."])
+    update = {**WORDS, "tools": [RAIN_TOOL], "tool_choice": "required"}
+    with given_back(), session(shared[0], update) as client:
+        client.say()
+        done = client.until("response.done")["response"]
+        assert done["status"] == "completed"
+        (call,) = done["output"]
+        assert (call["type"], call["name"]) == ("function_call", "get-rain")
+        assert json.loads(call["arguments"]) == {"town": "Oslo"}
+        (arguments,) = client.of("response.function_call_arguments.done")
+        assert arguments["call_id"] == call["call_id"]
+        (options,) = BRAIN.manners
+        assert [tool.name for tool in options.tools] == ["get_rain"]
+        assert options.tool_choice == "required"
+        result = {**RESULT, "call_id": call["call_id"]}
+        client.send("conversation.item.create", item=result)
+        client.send("response.create")
+        done = client.until("response.done")["response"]
+        assert done["output"][0]["content"][0]["transcript"] == "Yes, 3 mm."
+        (finished,) = BRAIN.requests[-1].calls
+        assert (finished.call.name, finished.result) == ("get_rain", "3 mm")
+        assert not BRAIN.requests[-1].past
+
+
+def test_a_field_that_is_refused_leaves_the_others_in_force(manual):
+    manual.send(UPDATE, session={"prompt": {"id": "pmpt_1"}, "instructions": "Be brief."})
+    assert manual.until("session.updated")["session"]["instructions"] == "Be brief."
+    assert manual.until("error")["error"]["param"] == "session.prompt"
+
+
+def test_tools_are_refused_by_name_where_the_brain_calls_none():
+    class Voxtral(ScriptedBrain):
+        name = "voxtral"
+
+    with serving(brain=Voxtral()) as server, session(server) as client:
+        client.send(UPDATE, session={"tools": [RAIN_TOOL], "instructions": "Be brief."})
+        updated = client.until("session.updated")["session"]
+        assert (updated["instructions"], updated["tools"]) == ("Be brief.", [])
+        assert client.until("error")["error"]["param"] == "session.tools"

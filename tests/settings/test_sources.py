@@ -125,6 +125,7 @@ def test_voxtui_toml_may_set_an_allow_list_of_keys_only(key, user_file):
     section, _, name = key.rpartition(".")
     value, _ = in_force()[key]
     shown = str(value).lower() if isinstance(value, bool) else repr(value)
+    shown = "[]" if value == () else shown
     write("voxtui.toml", f"[{section}]\n{name} = {shown}\n")
     if key in project_keys():
         assert in_force()[key] == (value, "voxtui.toml")
@@ -285,8 +286,8 @@ def test_a_value_is_toml_or_bare_text(option, key, value):
             "x" * 900 + " = 1",
             f"{'x' * 60}…: unknown key; the sections are: "
             "brain, brain.embedded, brain.voxtral, brain.remote, voice, voice.kokoro, audio, vad, "
-            "generation, streaming, history, input, session, targets, metrics, dictate, ui, "
-            "ui.keys, serve.",
+            "generation, streaming, history, input, session, targets, metrics, tools, dictate, "
+            "ui, ui.keys, serve.",
         ),
         ("[voice]\n= 1", "is not valid TOML: Invalid statement (at line 2, column 1)."),
         ("[voice]\nspeed = fast", "is not valid TOML: Invalid value (at line 2, column 9)."),

@@ -7,12 +7,13 @@ device stays lost until the process ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from tests.brains.voxtral.tiny_voxtral import build
 from tests.brains.voxtral.turns import answered, ids, utterance
@@ -101,21 +102,28 @@ def test_the_fast_path_with_our_kernels_answers_a_conversation(
     assert not Marker().stands
 
 
-def test_full_memory_costs_one_turn_and_ends_the_fast_path(loaded: Any) -> None:
-    brain, said = loaded()
+def test_full_memory_costs_one_turn_and_ends_the_fast_path(
+    loaded: Any, config: Config, checkpoint: Path
+) -> None:
     short = utterance(1.0)
+    brain, said = loaded()
     assert brain.path, said
-    fast = ids(answered(brain, (), short))
+    plain: list[list[int]] = []
     for number in range(2):
         with no_memory():
             with pytest.raises(ModelError, match="Too little GPU memory for this turn") as full:
                 answered(brain, (), utterance(65.0, number))
             assert type(full.value) is ModelError
             assert not brain.path
-        assert ids(answered(brain, (), short)) == fast
+        plain.append(ids(answered(brain, (), short)))
     assert said == [
         "Voxtral answers without its fast path from now on. Too little GPU memory for this turn."
     ]
+    voxtral = replace(config.brain.voxtral, fast=False)
+    never_fast = replace(config, brain=replace(config.brain, voxtral=voxtral))
+    with closing(VoxtralBrain(never_fast, checkpoint, print)) as reference:
+        reference.warm_up(lambda step, fraction: None)
+        assert plain == [ids(answered(reference, (), short))] * 2
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def history() -> History:
     )  # which drops the first turns
     for number, words in enumerate(SAID, 1):
         reply = f"Reply {number}."
-        history.add(number, words, words, [Token(reply)], reply)
+        history.add(PastTurn(words, words, (Token(reply),), number=number), reply)
     return history
 
 

@@ -612,7 +612,7 @@ async def test_no_toast_covers_the_help_or_the_menu(key):
 
 @pytest.mark.slow
 async def test_help_explains_every_stage_of_the_panel():
-    async with screen(size=(120, 72)) as s:
+    async with screen(size=(120, 90)) as s:
         await s.pilot.press("f1")
         await s.settle()
         for stage in Waterfall.KINDS:

@@ -10,6 +10,7 @@ from tests.fakes import (
     SECONDS,
     BeepVoice,
     FakeMicrophone,
+    FakeSoundSystem,
     FakeSpeaker,
     ListedDevice,
     ScriptedBrain,
@@ -544,7 +545,7 @@ async def test_the_systems_default_replaces_a_lost_microphone():
     spare.name = "built-in microphone"
     async with live(ScriptedBrain(), microphone, FakeSpeaker()) as s:
         devices = s.app.session.engine._components.devices
-        devices._fallback_devices = lambda: (spare, FakeSpeaker())
+        devices._system = FakeSoundSystem(lambda: (spare, FakeSpeaker()))
         microphone.unplug()
         await s.until("The microphone was unplugged.", "Listening to built-in microphone now.")
         assert s.app.session.microphone == "built-in microphone"

@@ -392,7 +392,7 @@ async def test_a_configured_key_talks_also_while_typing():
 @pytest.mark.slow
 async def test_the_footer_talks_when_it_is_clicked():
     async with screen(size=(120, 40)) as s:
-        await s.pilot.click(offset=(2, 39))
+        await s.pilot.click(offset=(s.lines[-1].index("Talk"), 39))
         await s.settle()
         assert s.commands == ["talk"]
 
@@ -403,7 +403,7 @@ async def test_the_footer_tells_more_about_the_key_under_the_mouse():
         column = s.lines[-1].index("^q")
         await s.pilot.hover(offset=(column, 39))
         assert s.app.query_one(Footer).tooltip == "quit"
-        await s.pilot.hover(offset=(119, 39))
+        await s.pilot.hover(offset=(104, 39))
         assert s.app.query_one(Footer).tooltip is None
 
 
@@ -411,7 +411,7 @@ async def test_the_footer_tells_more_about_the_key_under_the_mouse():
 
 
 @pytest.mark.slow
-async def test_a_microphone_that_goes_away_ends_the_talking_and_offers_the_clips():
+async def test_a_microphone_that_goes_away_ends_the_talking():
     async with screen(size=(120, 40)) as s:
         await reports_releases(s)
         down(s, 10.0)
@@ -424,7 +424,7 @@ async def test_a_microphone_that_goes_away_ends_the_talking_and_offers_the_clips
         up(s, 12.0)
         await s.settle()
         assert s.commands == ["talk"]
-        assert "1  a question" in s.text
+        assert "The microphone was unplugged." in s.text
         assert s.text.count("✗ The microphone was unplugged.  Enter: look again") == 1
         down(s, 13.0)
         await s.settle()

@@ -100,7 +100,10 @@ def run(
             return answer(
                 asked,
                 lambda emit: build_engine(
-                    config, log.tee(emit), Devices(speaker=speaker), build_skills(rings=False)
+                    config,
+                    log.tee(emit),
+                    Devices(speaker=speaker),
+                    build_skills(config, rings=False),
                 ),
                 options,
                 audible,

@@ -137,7 +137,7 @@ class Plain(EventView):
     def _continued(self) -> Past:
         """Print the newest stored conversation, and return its turns."""
         try:
-            past = self.session.newest_past()
+            past = self.session.conversation.newest_past()
         except NotAllowed as nothing:
             self._complain(str(nothing))
             return ()
@@ -391,7 +391,7 @@ class Plain(EventView):
             case "stop":
                 session.stop()
             case "undo":
-                session.undo()
+                session.conversation.undo()
                 self._print("The old conversation goes on.")
             case _:
                 raise NotAllowed(f"/{name} works on the screen only.")

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from voxtui.dialogue.data import MICROPHONE
+from voxtui.dialogue.data import MICROPHONE, FinishedCall
 from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import (
@@ -135,6 +135,15 @@ class InsertTurn(msgspec.Struct, frozen=True):
     first: bool = False
 
 
+class AddResult(msgspec.Struct, frozen=True):
+    """Add the result of a call that the client ran to the user's part that led to it.
+
+    The next Answer words it.
+    """
+
+    finished: FinishedCall
+
+
 class RemovePart(msgspec.Struct, frozen=True):
     """Remove the user's part, or the reply, of a turn from the history."""
 
@@ -222,6 +231,7 @@ Command: TypeAlias = (
     | Attach
     | UseReplyOptions
     | InsertTurn
+    | AddResult
     | RemovePart
     | Truncate
     | NewConversation

@@ -14,6 +14,7 @@ from contextlib import suppress
 from queue import Empty
 
 from voxtui.dialogue.commands import (
+    AddResult,
     Answer,
     Attach,
     Cancel,
@@ -97,7 +98,7 @@ class Engine:
         self._listener = Listener(models.detector, self._config)
         overhearing = models.overhearing
         self._barge_in = VoiceBargeIn(overhearing, self._config) if overhearing else None
-        self._history = History(self._config, lambda: self._components.brain_name)
+        self._history = History(self._config)
         self._dialogue = Dialogue(
             self._inbox,
             self._components,
@@ -310,12 +311,15 @@ class Engine:
             case NewConversation(past):
                 self._history.forget()
                 self._history.resume(past)
+                turns.prefill.warn_of_sending(past)
                 turns.prefill.read_history()
             case RecallConversation():
                 self._history.recall()
                 turns.prefill.read_history()
             case InsertTurn(turn, after, first):
                 self._history.insert(turn, after, first)
+            case AddResult(finished):
+                self._history.add_result(finished)
             case RemovePart(number, user):
                 self._history.remove(number, user)
             case Truncate(number, seconds):
@@ -351,6 +355,7 @@ class Engine:
             return
         self._emit(self._components.loaded())
         self._dialogue.enter(State.READY)
+        self._turns.prefill.warn_of_sending(self._history.past)
         self._turns.prefill.read_history()
 
     def _replace_parts(self, change: ReplaceComponents) -> None:

@@ -11,5 +11,12 @@ if TYPE_CHECKING:
 class LiveConfig:
     """Holds the configuration in force. The engine's thread replaces it; any thread reads it."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, loaded_brain: str = "") -> None:
         self.current = config
+        self.loaded_brain = loaded_brain
+        """The short name of the brain that is loaded; empty: none."""
+
+    @property
+    def brain_name(self) -> str:
+        """The short name of the brain that is loaded, or that the configuration asks for."""
+        return self.loaded_brain or self.current.brain.name

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
 from voxtui.dialogue.commands import (
+    Attach,
     Cancel,
+    Command,
     Mute,
     NewConversation,
-    RecallConversation,
+    NewTurn,
     Redo,
     Release,
+    ReplaceComponents,
     RescanDevices,
     SendText,
+    Speak,
     Talk,
 )
 from voxtui.dialogue.data import MICROPHONE
@@ -38,9 +41,10 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.history.attachments import attached_tokens
-from voxtui.errors import DeviceError, ModelMissing, VoxtuiError
+from voxtui.dialogue.history.attachments import Attachment, attached_tokens
+from voxtui.errors import DeviceError, ModelMissing, VoxtuiError, strip_control_characters
 from voxtui.session.clip_player import ClipPlayer, OpenClip
+from voxtui.session.conversation import Conversation
 from voxtui.session.user_session import (
     ClipEnded,
     MakeEngine,
@@ -48,18 +52,22 @@ from voxtui.session.user_session import (
     UserSession,
     UserSessionEvent,
 )
+from voxtui.settings.paths import notes_file
 from voxtui.settings.save import save_values
 from voxtui.settings.sources import with_value
-from voxtui.storage.conversation_log import ConversationLog, Snapshot, StoredConversation
+from voxtui.storage.conversation_log import ConversationLog
 from voxtui.storage.conversations import Conversations, history_file
+from voxtui.storage.files import read_file
 from voxtui.storage.saved_session import Record, saved_sessions
 
 if TYPE_CHECKING:
     from voxtui.audio.portaudio import Device
-    from voxtui.dialogue.commands import ReplaceComponents
     from voxtui.dialogue.fallbacks import Fallbacks
     from voxtui.dialogue.protocols import Brain, Microphone, Past, Speaker, Voice
     from voxtui.settings.schema import Config
+
+NOTES_BYTES = 20_000
+"""Bytes of the notes that a conversation begins with, at most."""
 
 MODEL_KEYS = frozenset(
     (
@@ -72,6 +80,13 @@ MODEL_KEYS = frozenset(
 """Config keys whose new value loads a model."""
 
 
+ENDS_TALKING = (SendText, Redo, Cancel, NewConversation, ReplaceComponents, RescanDevices, Speak)
+"""Commands after which neither a clip nor a held key goes on."""
+
+Notify: TypeAlias = Callable[[str], object]
+"""Shows a sentence to the user. Any thread."""
+
+
 @dataclass(frozen=True, slots=True)
 class Factories:
     """Functions that make one part each, as a configuration wants it. Each raises VoxtuiError.
@@ -82,9 +97,9 @@ class Factories:
 
     microphone: Callable[[Config], Microphone]
     speaker: Callable[[Config], Speaker]
-    brain: Callable[[Config, Callable[[str], object]], Brain | Fallbacks[Brain]]
-    voice: Callable[[Config, Callable[[str], object]], Voice | Fallbacks[Voice] | None]
-    reload: Callable[[Config, Callable[[str], object], bool], ReplaceComponents]
+    brain: Callable[[Config, Notify], Brain | Fallbacks[Brain]]
+    voice: Callable[[Config, Notify], Voice | Fallbacks[Voice] | None]
+    reload: Callable[[Config, Notify, bool], ReplaceComponents]
     devices: Callable[[], Sequence[Device]]
     cancels_echo: Callable[[Config], bool]
 
@@ -115,14 +130,6 @@ class LocalSession(UserSession):
         self.queued: deque[str] = deque()
         """texts that wait until the models are loaded"""
         self.muted = False
-        self._forgot = False
-        """a new conversation began, and no turn since"""
-        self._past_numbers = itertools.count(-1, -1)
-        """the numbers of turns that another voxtui stored"""
-        self._switched = False
-        """the engine may still report turns of the conversation before this one"""
-        self._before: StoredConversation | None = None
-        """the conversation before the new one"""
         self.chosen: dict[str, Any] = {}
         """values in use that were chosen here and are not saved, by key"""
         self._trying: dict[str, Any] = {}
@@ -136,16 +143,18 @@ class LocalSession(UserSession):
         self.log = ConversationLog(
             Conversations(history_file()), lambda sentence: deliver(Notice(sentence))
         )
+        self.conversation = Conversation(self, self.record, self.log)
 
     def start(self, past: Past = ()) -> None:
         """Load the models, and go on with `past`."""
         if self.config.session.keep:
             self.log.begin()
         super().start(past)
+        self._attach_notes()
 
     def close(self, seconds: float | None = None) -> None:
         super().close(seconds)
-        self._store()
+        self.conversation.store()
         self.log.close(seconds)
 
     # Events.
@@ -158,7 +167,7 @@ class LocalSession(UserSession):
         super().take(event)
         self.record.take(event)
         if isinstance(event, TurnFinished | UserWords):
-            self._store()
+            self.conversation.store()
         match event:
             case MicrophoneOpened(name):
                 self.microphone = name
@@ -171,11 +180,13 @@ class LocalSession(UserSession):
             case ChangeFailed():
                 self._trying.clear()
             case TurnStarted():
-                self.turn, self._forgot, self._switched = event, False, False
+                self.turn = event
+                self.conversation.note_turn()
             case StateChanged(State.THINKING) if self.turn and self.talking == self.turn.turn:
                 self.talking = None
-            case StateChanged(State.READY):
-                self._send_queued()
+            case StateChanged(State.READY) if self.state is State.READY and not self._trying:
+                if self.queued and self.talking is None and not self.busy:
+                    self.say(self.queued.popleft())
             case TurnFinished(turn) if self.talking == turn.number:
                 self.talking = None
             case _:
@@ -184,6 +195,15 @@ class LocalSession(UserSession):
     @property
     def busy(self) -> bool:
         return super().busy or self.clips.playing
+
+    def post(self, command: Command) -> int:
+        """Have the engine do `command`. One that ends a turn also ends a clip and a held key."""
+        if isinstance(command, ENDS_TALKING):
+            if isinstance(command, NewTurn):
+                self._require_model()
+            self.clips.stop()
+            self.talking = None
+        return super().post(command)
 
     # Talking.
 
@@ -234,7 +254,6 @@ class LocalSession(UserSession):
         """Discard the utterance or end the answer. Return False if there was neither."""
         if not self.can_stop:
             return False
-        self._let_go()
         self.post(Cancel())
         return True
 
@@ -243,7 +262,6 @@ class LocalSession(UserSession):
         if self.failed or self.state is State.LOADING or self._trying:
             self.queued.append(text)
             return None
-        self._let_go()
         return self.post(SendText(text, at))
 
     def answer_again(self, at: float | None = None, turn: int | None = None) -> None:
@@ -261,7 +279,6 @@ class LocalSession(UserSession):
             turn = next(answered, None)
         if turn is None:
             raise NotAllowed("Nothing has been said yet that could be answered again.")
-        self._let_go()
         self.post(Redo(turn, at=at))
 
     def words_of(self, turn: int | None = None) -> tuple[int, str]:
@@ -281,57 +298,27 @@ class LocalSession(UserSession):
 
         Returns the number of the new turn. Raises NotAllowed.
         """
-        self._require_model()
-        self._let_go()
         return self.post(Redo(turn, text, at))
 
     def new_conversation(self) -> None:
-        self._let_go()
-        self._store()
-        self.post(NewConversation())
-        self._before = self.log.begin_another()
-        self._forgot = self._switched = True
+        self.conversation.begin_new()
+        self._attach_notes()
 
-    def newest_past(self) -> Past:
-        """Return the turns of the newest stored conversation, which goes on.
-
-        Raises InputError, NotAllowed.
-        """
-        newest = self.log.conversations.newest(most=1)
-        if not newest:
-            raise NotAllowed("No conversation is stored yet, so a new one begins.", "information")
-        return self.past_of(newest[0].id)
-
-    def past_of(self, conversation: int) -> Past:
-        """Return the turns of a stored conversation, to which what follows is added.
-
-        Raises InputError.
-        """
-        self._store()
-        past = self.log.resume(conversation, lambda: next(self._past_numbers))
-        if hosts := self.config.brain.remote.hosts if self.config.brain.name == "remote" else "":
-            self._notify(f"This conversation goes to {hosts} with your next words.")
-        return past
-
-    def resume(self, conversation: int) -> Past:
-        """Put a stored conversation in place of the present one, and return its turns.
-
-        Raises InputError.
-        """
-        past = self.past_of(conversation)
-        self._let_go()
-        self.post(NewConversation(past))
-        self._forgot, self._switched = False, True
-        return past
-
-    def undo(self) -> None:
-        """Bring back the conversation before the new one. Raises NotAllowed once a turn began."""
-        if not self._forgot:
-            raise NotAllowed("A new conversation can be undone only until its first turn.")
-        self._forgot = False
-        self.engine.post(RecallConversation())
-        if self._before is not None:
-            self.log.go_back(self._before)
+    def _attach_notes(self) -> None:
+        """Begin the conversation with the user's notes, if he wants that."""
+        tools = self.config.tools
+        if not (tools.enabled and tools.read_notes):
+            return
+        file = notes_file(tools.notes_file)
+        try:
+            text = read_file(file, NOTES_BYTES).decode(errors="replace")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._notify(f"{file}: cannot be read: {error.strerror}.")
+            return
+        if text.strip():
+            self.post(Attach(Attachment("your notes", strip_control_characters(text))))
 
     @property
     def text_room(self) -> tuple[int, int]:
@@ -399,8 +386,7 @@ class LocalSession(UserSession):
 
     def rescan_devices(self) -> None:
         self.check_rescan()
-        self._let_go()
-        self.engine.post(RescanDevices())
+        self.post(RescanDevices())
 
     @property
     def can_choose_parts(self) -> bool:
@@ -418,14 +404,13 @@ class LocalSession(UserSession):
             elif key == "session.keep":
                 self._store_conversations(value, config)
             elif self.failed:
-                self._start_again(config, **self._device(key, config))
+                self._start_again(config, **_device(self._factories, key, config))
                 self.config, self._trying[key] = config, value
             else:
                 self._require_model()
-                change = self._change(key, config)
-                self._let_go()
+                change = _change(self._factories, key, config, self.config, self._notify)
                 self._trying[key] = value
-                self.engine.post(change)
+                self.post(change)
         except VoxtuiError as error:
             raise NotAllowed(str(error), "error") from error
 
@@ -453,36 +438,17 @@ class LocalSession(UserSession):
         The choice is saved at once, because it is about the next start. The engine gets `config`,
         because it answers what is stored. Raises ConfigError.
         """
-        from voxtui.dialogue.commands import ReplaceComponents
-
         save_values({"session.keep": stores})
         self.config = config
         if not self.failed and self.state is not State.LOADING:
             self.engine.post(ReplaceComponents(config))
         if stores:
             self.log.begin()
-            self._store()
+            self.conversation.store()
             self._notify(f"Kept from now on, with your words: {self.log.conversations.file}")
         else:
             self.log.close(LEAVING_SECONDS)
             self._notify("No longer kept. `voxtui history --forget-all` deletes what was kept.")
-
-    def _store(self) -> None:
-        """Store the conversation as it is now, if conversations are kept."""
-        if self._switched or not self.log.is_open:
-            return
-        turns = self.record.turns.copy().items()
-        answered_by = {n: turn.result.brain if turn.result else "" for n, turn in turns}
-        self.log.store(Snapshot(self.engine.past, answered_by))
-
-    def _let_go(self) -> None:
-        self.clips.stop()
-        self.talking = None
-
-    def _send_queued(self) -> None:
-        ready = self.state is State.READY and not self._trying
-        if self.queued and self.talking is None and ready and not self.busy:
-            self.say(self.queued.popleft())
 
     def _start_again(self, config: Config, **devices: Any) -> None:
         """Load the models of `config` after a failed start. Raises VoxtuiError."""
@@ -490,36 +456,6 @@ class LocalSession(UserSession):
         change = self._factories.reload(config, self._notify, self._may_download)
         self.failed = None
         self.engine.post(replace(change, **devices))
-
-    def _change(self, key: str, config: Config) -> ReplaceComponents:
-        """Make the parts that another value of `key` needs. Raises VoxtuiError."""
-        from voxtui.dialogue.commands import ReplaceComponents
-
-        assert self._factories is not None
-        match key.split("."):
-            case ["audio", _]:
-                return ReplaceComponents(config, **self._device(key, config))
-            case ["vad", _]:
-                cancels_echo = self._factories.cancels_echo
-                if cancels_echo(config) == cancels_echo(self.config):
-                    return ReplaceComponents(config)
-                return ReplaceComponents(config, microphone=self._factories.microphone(config))
-            case ["voice", _]:
-                voice = self._factories.voice(config, self._notify)
-                return ReplaceComponents(config, voice=voice or "none")
-            case _:
-                return ReplaceComponents(config, brain=self._factories.brain(config, self._notify))
-
-    def _device(self, key: str, config: Config) -> dict[str, Any]:
-        """Make the device that `key` chooses, as an argument of ReplaceComponents."""
-        assert self._factories is not None
-        match key:
-            case "audio.input":
-                return {"microphone": self._factories.microphone(config)}
-            case "audio.output":
-                return {"speaker": self._factories.speaker(config)}
-            case _:
-                return {}
 
     def _take_loaded(self, loaded: Loaded) -> None:
         before, self._loaded = self._loaded, loaded
@@ -539,3 +475,33 @@ class LocalSession(UserSession):
 
     def _notify(self, sentence: str) -> None:
         self._deliver(Notice(sentence, "information"))
+
+
+def _change(
+    factories: Factories | None, key: str, config: Config, before: Config, notify: Notify
+) -> ReplaceComponents:
+    """Make the parts that another value of `key` needs. Raises VoxtuiError."""
+    assert factories is not None
+    match key.split("."):
+        case ["audio", _]:
+            return ReplaceComponents(config, **_device(factories, key, config))
+        case ["vad", _]:
+            if factories.cancels_echo(config) == factories.cancels_echo(before):
+                return ReplaceComponents(config)
+            return ReplaceComponents(config, microphone=factories.microphone(config))
+        case ["voice", _]:
+            return ReplaceComponents(config, voice=factories.voice(config, notify) or "none")
+        case _:
+            return ReplaceComponents(config, brain=factories.brain(config, notify))
+
+
+def _device(factories: Factories | None, key: str, config: Config) -> dict[str, Any]:
+    """Make the device that `key` chooses, as an argument of ReplaceComponents."""
+    assert factories is not None
+    match key:
+        case "audio.input":
+            return {"microphone": factories.microphone(config)}
+        case "audio.output":
+            return {"speaker": factories.speaker(config)}
+        case _:
+            return {}

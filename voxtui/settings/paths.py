@@ -80,3 +80,8 @@ def _without_waiting(path: str, flags: int) -> int:
 
 def _line_ends(found: re.Match[str]) -> str:
     return "\n" * found[0].count("\n")
+
+
+def notes_file(named: str) -> Path:
+    """Return the file of the notes: the `named` one, else that of the data folder."""
+    return Path(named).expanduser() if named else user_folders().user_data_path / "notes.md"

@@ -8,7 +8,9 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import msgspec
 
 from voxtui.errors import ConfigError
 from voxtui.settings.paths import read_config, user_config_file
@@ -56,4 +58,21 @@ def _replace(file: Path, text: str) -> None:
 
 
 def toml_value(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else str(value)
+    """Return a value as TOML writes it, a table on one line."""
+    match value:
+        case str() | bool():
+            return json.dumps(value, ensure_ascii=False)
+        case tuple():
+            items = cast("tuple[Any, ...]", value)
+            return f"[{', '.join(map(toml_value, items))}]"
+        case msgspec.Struct():
+            value = msgspec.to_builtins(value)
+        case _:
+            pass
+    if isinstance(value, dict):
+        table = cast("dict[str, Any]", value)
+        pairs = (f"{name} = {toml_value(item)}" for name, item in table.items())
+        return f"{{ {', '.join(pairs)} }}"
+    if isinstance(value, list):
+        return toml_value(tuple(cast("list[Any]", value)))
+    return str(value)

@@ -382,6 +382,62 @@ class SessionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """store the words of conversations in a file; None: the user was not asked yet"""
 
 
+TOOL_NAME = r"^[a-z][a-z0-9_]{0,30}$"
+
+
+class ToolCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A command of the user's own, which a sentence runs."""
+
+    name: Annotated[str, Meta(pattern=TOOL_NAME)]
+    sentence: Annotated[str, Meta(min_length=1, max_length=200)]
+    """the request, with `{argument}` where a value stands"""
+    run: Annotated[tuple[str, ...], Meta(min_length=1)]
+    """the program and its arguments, with `{argument}` likewise; no shell"""
+    arguments: dict[
+        Annotated[str, Meta(pattern=TOOL_NAME)], tuple[str, ...] | Literal["integer", "text"]
+    ] = {}
+    """the choices of each argument, or its type"""
+    says: str = ""
+    """the answer, with `{argument}` and `{output}`; empty: the output"""
+    ask: bool = True
+    """run it only after a key"""
+    timeout_s: Annotated[float, Meta(gt=0, le=120)] = 10.0
+
+    def __post_init__(self) -> None:
+        known = {*self.arguments}
+        spoken = set(re.findall(r"\{(\w+)\}", self.sentence))
+        if spoken != known:
+            odd = ", ".join(sorted(spoken ^ known))
+            raise ValueError(f"{self.name}: its sentence and its arguments differ in {odd}")
+        used = set(re.findall(r"\{(\w+)\}", " ".join((*self.run, self.says))))
+        if odd := ", ".join(sorted(used - known - {"output"})):
+            raise ValueError(f"{self.name}: there is no argument {odd}")
+        if "{" in self.run[0]:
+            raise ValueError(f"{self.name}: the program itself cannot be an argument")
+        if any(not kind for kind in self.arguments.values()):
+            raise ValueError(f"{self.name}: an argument has no choices")
+
+
+class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What voxtui may do for the user. ./voxtui.toml may set none of it."""
+
+    enabled: bool = True
+    notes_file: str = ""
+    """a Markdown file; empty: notes.md in the data directory"""
+    read_notes: bool = False
+    """each conversation begins with the notes"""
+    calendar_file: str = ""
+    """an .ics file; empty: no calendar"""
+    shared: tuple[str, ...] = ()
+    """tools whose results a remote brain gets"""
+    command: tuple[ToolCommand, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [command.name for command in self.command]
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            raise ValueError(f"two commands have the name {twice}")
+
+
 class DictateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of `voxtui dictate`."""
 
@@ -407,6 +463,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     session: SessionConfig = SessionConfig()
     targets: TargetsConfig = TargetsConfig()
     metrics: MetricsConfig = MetricsConfig()
+    tools: ToolsConfig = ToolsConfig()
     dictate: DictateConfig = DictateConfig()
     ui: UiConfig = UiConfig()
     serve: ServeConfig = ServeConfig()

@@ -270,6 +270,8 @@ def _requirement(kind: inspect.Type) -> str:
     match kind:
         case inspect.UnionType(types=(first, *_)):  # the rest is None
             return _requirement(first)
+        case inspect.VarTupleType():
+            return "must be a list; docs/tools.md shows one"
         case inspect.LiteralType():
             options = ", ".join(str(value) or '""' for value in kind.values)
             return f"must be one of {options}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from voxtui.dialogue.events import CountdownsChanged, Event, Notice, Rang, Reminded, RingsIn
 from voxtui.dialogue.protocols import SkillAnswer
-from voxtui.dialogue.tools import Tool, rule_call
+from voxtui.dialogue.tools import Tool, offered, rule_call
 from voxtui.dialogue.turn.safe_skills import log_failure
 from voxtui.errors import InputError
 
@@ -88,11 +88,9 @@ class AssistantSkills:
     def answer(self, request: SkillRequest) -> SkillAnswer | ToolCall | None:
         """Return the answer to the user's words, the call of a tool, or None. See Skills."""
         answer = self._answer(request)
-        if answer is None:
-            return rule_call(self.tools, request.words) if request.called else None
         return SkillAnswer(answer) if isinstance(answer, str) else answer
 
-    def _answer(self, request: SkillRequest) -> SkillAnswer | str | None:
+    def _answer(self, request: SkillRequest) -> SkillAnswer | ToolCall | str | None:
         from voxtui.skills.about_itself import about_itself
         from voxtui.skills.intents import Fact, Question
         from voxtui.skills.requests import acts, carry_out
@@ -104,7 +102,12 @@ class AssistantSkills:
             return obeyed
         if not request.called:
             return None
-        if itself := about_itself(words, request.sends_to, request.config):
+        if call := rule_call(self.tools, words):
+            return call
+        # That it cannot do a thing is no answer where a tool may do it.
+        if not offered(self.tools, words, request.sends_to) and (
+            itself := about_itself(words, request.sends_to, request.config)
+        ):
             return itself
         meaning = understand(words, now, request.past)
         if meaning is None and retry:

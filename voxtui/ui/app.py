@@ -164,7 +164,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
     def _continued(self) -> Past:
         """Show the newest stored conversation, and return its turns."""
         try:
-            past = self.session.newest_past()
+            past = self.session.conversation.newest_past()
         except (InputError, NotAllowed) as error:
             if self.session.config.session.keep is None:
                 self.main.ask_to_store(lambda: None)

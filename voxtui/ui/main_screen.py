@@ -133,7 +133,7 @@ class MainScreen(PromptScreen):
     def _resume(self, conversation: int | None) -> None:
         if conversation is not None and conversation != self.session.log.current:
             try:
-                self.show_past(self.session.resume(conversation))
+                self.show_past(self.session.conversation.resume(conversation))
             except InputError as error:
                 self.status.show_problem(str(error))
 
@@ -149,7 +149,7 @@ class MainScreen(PromptScreen):
             self._removed = None
             return
         try:
-            self.session.undo()
+            self.session.conversation.undo()
         except NotAllowed as refused:
             self._refuse(refused)
         else:

@@ -27,6 +27,16 @@ SENTENCE_PAUSE, CLAUSE_PAUSE = 0.28, 0.10
 before each clause, which is latency, and 0.3 to 0.5 s after it, which is a stutter at a comma."""
 
 
+SHORTEST_PAUSE = 0.12
+"""Seconds of silence that the model makes after a comma, at least. A plosive is shorter."""
+
+PAUSE_TOLERANCE = 0.35
+"""Seconds by which that pause may be elsewhere than where the clause before it ends by itself."""
+
+LENGTH_TOLERANCE = 0.25
+"""Part by which a clause may be shorter or longer after another one than it is by itself."""
+
+
 class HibariVoice:
     """Speaks English as `af_heart`; one chunk per clause, in 5 to 70 ms on one core."""
 
@@ -38,6 +48,8 @@ class HibariVoice:
             )
         self._speed = config.speed
         self._model: Any = None
+        self._newest: tuple[str, Samples] | None = None
+        """the newest clause, and its sound"""
 
     @property
     def name(self) -> str:
@@ -67,17 +79,48 @@ class HibariVoice:
             raise UnspokenLanguage(
                 f"The embedded voice speaks English only, and this is {LANGUAGES[language]}."
             )
+        speed = speed or self._speed
+        rate = int(self._model.sample_rate)
         try:
-            samples = self._model(clause, speed=speed or self._speed, seed=0)
+            samples = self._say(clause, speed)
+            if self._newest is not None and clause[:1].islower():
+                before, sound = self._newest
+                # By itself the rest of a sentence would begin as high as a sentence does.
+                if before.endswith(","):
+                    both = self._say(f"{before} {clause}", speed)
+                    samples = after_pause(both, sound, samples, rate)
         except (RuntimeError, ValueError, KeyError, IndexError) as error:
             raise ModelError(f"The embedded voice could not say {clause!r}.") from error
-        rate = int(self._model.sample_rate)
+        self._newest = clause, samples
         spoken = trim(samples, rate, pause_after(clause))
         if len(spoken):
             yield SpeechChunk(spoken, rate, clause)
 
+    def _say(self, text: str, speed: float) -> Samples:
+        return self._model(text, speed=speed, seed=0)
+
     def close(self) -> None:
         self._model = None
+
+
+def after_pause(both: Samples, before: Samples, alone: Samples, rate: int) -> Samples:
+    """Return the clause of `both` that follows `before` and a pause.
+
+    `alone`, the same clause by itself, is returned if the pause is not plainly there.
+    """
+    import numpy as np
+
+    heard, first, second = audible(both), audible(before), audible(alone)
+    if not len(heard) or not len(first) or not len(second):
+        return alone
+    gaps = np.diff(heard)
+    at = (heard[:-1] - heard[0] - (first[-1] - first[0])) / rate
+    gaps[np.abs(at) > PAUSE_TOLERANCE] = 0
+    number = int(np.argmax(gaps))
+    length = (heard[-1] - heard[number + 1]) / max(1, second[-1] - second[0])
+    if gaps[number] < SHORTEST_PAUSE * rate or abs(length - 1) > LENGTH_TOLERANCE:
+        return alone
+    return both[heard[number + 1] - int(MARGIN_SECONDS * rate) :]
 
 
 def pause_after(clause: str) -> float:

@@ -43,11 +43,12 @@ class ScriptedChat:
         self.prompts: list[str] = []
         self.seeds: list[int] = []
         self.schemas: list[str] = []
+        self.grammars: list[str | None] = []
         self.before: Callable[[str], object] = lambda prompt: None
         self.between: Callable[[str], object] = lambda text: None
         self.loading: Callable[[Callable[[], object]], object] = lambda beat: None
 
-    def load(self, path: Path, beat: Callable[[], object]) -> None:
+    def load(self, path: Path, beat: Callable[[], object], tool_prefix: str = "") -> None:
         self.loading(beat)
 
     def run(
@@ -59,6 +60,7 @@ class ScriptedChat:
         prompt = request.prompt
         self.prompts.append(prompt)
         self.schemas.append(request.json_schema)
+        self.grammars.append(request.grammar)
         self.seeds.append(request.sampling.seed)
         self.before(prompt)
         if on_prefilled(len(prompt), len(prompt)):

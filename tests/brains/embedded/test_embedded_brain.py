@@ -715,3 +715,18 @@ def test_the_engine_does_not_wait_while_the_utterance_is_copied(brain: Scripted)
     brain.brain.wake()
     go_on.set()
     assert time.monotonic() - began < SECONDS
+
+
+@pytest.mark.parametrize(
+    ("options", "grammar"),
+    [
+        (ReplyOptions(), None),
+        (ReplyOptions("Be brief."), None),
+        (ReplyOptions("Write code.", voice="none"), ""),
+    ],
+)
+def test_only_a_written_reply_to_another_instruction_may_hold_lists_and_code(
+    brain: Scripted, options: ReplyOptions, grammar: str | None
+) -> None:
+    list(brain.brain.reply(TurnRequest((), "Hello.", options=options)))
+    assert brain.chat.grammars[-1] == grammar

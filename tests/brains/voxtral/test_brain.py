@@ -228,7 +228,8 @@ def test_after_eviction_old_turns_are_text_and_the_newest_stay_sound(
         said = utterance(1.0, 10 + seed)
         reply = answered(brain, history.past, said)
         assert ids(reply) == oracle.answer(instruction(brain), history.past, said)
-        history.add(seed, said, None, reply, "".join(token.text for token in reply))
+        turn = PastTurn(said, None, tuple(reply), number=seed)
+        history.add(turn, turn.reply_text)
     kinds = [isinstance(turn.user_input, Utterance) for turn in history.past]
     assert kinds == [False, False, True, True]
     assert history.past[0].user_input == placeholder(utterance(1.0, 10))

@@ -73,7 +73,7 @@ def test_a_long_newest_turn_stays_as_long_as_it_fits_alone() -> None:
 def test_a_cpu_keeps_less_than_a_gpu_unless_it_is_configured(brain: str, kept: int) -> None:
     assert HistoryConfig().tokens(brain) == kept
     assert HistoryConfig(max_tokens=900).tokens(brain) == 900
-    history = History(LiveConfig(Config(history=HistoryConfig())), lambda: brain)
+    history = History(LiveConfig(Config(history=HistoryConfig()), brain))
     for _ in range(99):
         add(history, "x" * 40)
     assert kept * 0.6 < sum(len(turn.reply) + 12 for turn in history.past) <= kept

@@ -10,6 +10,7 @@ from tests.fakes import FakeSpeaker, ScriptedBrain, frames
 from voxtui.dialogue.commands import (
     Answer,
     InsertTurn,
+    NewConversation,
     Release,
     RemovePart,
     SendText,
@@ -18,7 +19,14 @@ from voxtui.dialogue.commands import (
     UseReplyOptions,
 )
 from voxtui.dialogue.data import FRAME_SECONDS, Token, Utterance
-from voxtui.dialogue.events import Captured, SpokenUpTo, TurnFinished, TurnStarted, UserWords
+from voxtui.dialogue.events import (
+    Captured,
+    Notice,
+    SpokenUpTo,
+    TurnFinished,
+    TurnStarted,
+    UserWords,
+)
 from voxtui.dialogue.history.history import History
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions
@@ -182,3 +190,19 @@ def test_the_number_of_a_turn_finishes_once() -> None:
         talk.engine.post(Answer())
         talk.turn()
         assert [event.turn.number for event in talk.events.of(TurnFinished)] == [number]  # type: ignore[attr-defined]
+
+
+def test_a_conversation_that_goes_on_is_not_sent_away_without_a_word() -> None:
+    past = (PastTurn("Hello.", "Hello.", (Token("Hi."),), number=-1),)
+    far = ScriptedBrain()
+    far.sends_to = "far.example"
+    sentence = Notice("This conversation goes to far.example with your next words.", "information")
+    with talking(far, past=past) as talk:
+        assert talk.events.until(Notice) == sentence
+        talk.engine.post(NewConversation())
+        talk.engine.post(NewConversation(past))
+        assert talk.events.until(Notice) == sentence
+    with talking(past=past) as talk:
+        talk.engine.post(SendText("hello"))
+        talk.turn()
+        assert talk.events.of(Notice) == []

@@ -219,7 +219,7 @@ def test_an_engine_has_no_skills_unless_it_is_given_some():
 
 RANG = Rang("Your pasta timer is done.")
 DUE = Reminded(RANG.sentence)
-SPOKEN = ["Your pasta timer is done."]
+SPOKEN = ["Your pasta timer,", "is done."]
 
 
 def spoken(clauses: list[str]) -> list[str]:

@@ -74,6 +74,8 @@ class Setup:
     grammar: str = ""
     batch: int = 0
     scores: bool = False
+    tool_prefix: str = ""
+    """what all questions about tools begin with; empty: there are none"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ class ChatRequest:
     """the model does not end its reply"""
     json_schema: str = ""
     """the JSON schema that the reply keeps to, instead of the grammar; empty: none"""
+    grammar: str | None = None
+    """the grammar of this reply; None: that of Setup"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +153,18 @@ class ModelProcess:
         """The process's number; None while there is none."""
         return self._process.pid if self._process is not None else None
 
-    def load(self, path: Path, beat: Callable[[], object] = lambda: None) -> None:
-        """Start the process and wait until it has loaded `path` and evaluated the prefix.
+    def load(
+        self, path: Path, beat: Callable[[], object] = lambda: None, tool_prefix: str | None = None
+    ) -> None:
+        """Start the process and wait until it has loaded `path` and evaluated both prefixes.
+
+        `tool_prefix`: see Setup; None: as before.
 
         Calls `beat` at least every 0.1 s; an exception from it ends the loading. Raises ModelError.
         """
         self._path = path
+        if tool_prefix is not None:
+            self._setup = replace(self._setup, tool_prefix=tool_prefix)
         try:
             answer = self._begin(path, beat)
         except (EOFError, OSError) as error:

@@ -13,13 +13,15 @@ from typing import Protocol
 from msgspec import structs
 
 from voxtui.brains.embedded.chat_process import ChatRequest
+from voxtui.brains.embedded.tool_prompt import CALL_TOKENS, ToolChoice
 from voxtui.brains.speculation import Speculation
+from voxtui.dialogue.data import ToolCall
 
 
 class ChatModel(Protocol):
     """A chat model. See Llama."""
 
-    def load(self, path: Path, beat: Callable[[], object]) -> None: ...
+    def load(self, path: Path, beat: Callable[[], object], tool_prefix: str = "") -> None: ...
 
     def run(
         self,
@@ -45,6 +47,7 @@ class Work:
 class ChatReply(Speculation[str]):
     """The reply to a request: the text of each token. `max_tokens` 0 only prefills the prompt.
 
+    `choice`: first the model is asked which tool to call; a call takes the place of the tokens.
     `settled`, a beginning of the prompt, is evaluated at once, the rest only from `due_at` on.
     """
 
@@ -56,11 +59,16 @@ class ChatReply(Speculation[str]):
         settled: str = "",
         due_at: float = 0.0,
         progress: Callable[[int, int], object] = lambda done, total: None,
+        choice: ToolChoice | None = None,
     ) -> None:
-        key = request.prompt, request.max_tokens, request.json_schema
+        asked = choice and choice.prompt
+        key = request.prompt, request.max_tokens, request.json_schema, asked
         super().__init__(key, cancelled, due_at=due_at)
+        self.call: ToolCall | None = None
+        """the call that the model has chosen; only a turn may run it"""
+        self._choice = choice
         self.prefilled_at: float | None = None
-        self.prompt_tokens = 0
+        self.prompt_tokens = self.call_tokens = 0
         self._chat = chat
         self._request = request
         self._settled = settled
@@ -122,6 +130,8 @@ class ChatReply(Speculation[str]):
         if not self._is_settled:
             run(self._settled, 0)
             return False
+        if self._choice is not None and self._chosen(self._choice, wanted):
+            return self.call is not None
         prompt, most = self._request.prompt, self._request.max_tokens
         ended = run(prompt, most - len(self.computed))
         missing = min(self._request.sampling.min_new_tokens, most) - len(self.computed)
@@ -129,3 +139,29 @@ class ChatReply(Speculation[str]):
             # once, though tokens may have no text
             ended = wanted() and run(prompt, missing, ignore_end=True)
         return ended
+
+    def _chosen(self, choice: ToolChoice, wanted: Callable[[], bool]) -> bool:
+        """Ask which tool to call. Return True if there is a call, or if it was interrupted."""
+        texts: list[str] = []
+
+        def on_prefilled(done: int, total: int) -> bool:
+            self.prompt_tokens = total
+            self.prefilled_at = time.monotonic()
+            return not wanted()
+
+        def on_token(text: str) -> bool:
+            texts.append(text)
+            return not wanted()
+
+        sampling = structs.replace(self._request.sampling, temperature=0.0)
+        request = ChatRequest(choice.prompt, sampling, CALL_TOKENS, grammar=choice.grammar)
+        self._works.append(work := Work(choice.prompt, time.monotonic()))
+        try:
+            ended = self._chat.run(request, on_prefilled, on_token)
+        finally:
+            work.ended = time.monotonic()
+        if not ended:
+            return True
+        self._choice = None
+        self.call, self.call_tokens = choice.call("".join(texts)), len(texts)
+        return self.call is not None

@@ -8,6 +8,7 @@ import os
 import resource
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -92,14 +93,15 @@ def serve(pipe: Connection) -> None:
             pipe.send(Failure(error.message, error.hint))
             return
         pipe.send(Signal.LOADED)
-        sequences = Sequences(setup.prefix, min(SEQUENCES, batch))
+        sequences = Sequences(setup.prefix, min(SEQUENCES, batch), setup.tool_prefix)
         while True:
             request = pipe.recv()
             if isinstance(request, ScoreRequest):
                 pipe.send(score(server, request))
             elif isinstance(request, ChatRequest):  # a late STOP, for a request that has ended
                 number, reused_run = sequences.choose(request.prompt)
-                answer(server, request, pipe, number, reused_run, setup.grammar)
+                grammar = setup.grammar if request.grammar is None else request.grammar
+                answer(server, request, pipe, number, reused_run, grammar)
     # Ends at once. A server that is closed while it starts waits forever for one of its threads,
     # and would outlive a voxtui that was killed during the loading.
     os._exit(0)
@@ -108,12 +110,13 @@ def serve(pipe: Connection) -> None:
 class Sequences:
     """Which sequence of the cache holds the prompts with which instruction.
 
-    The prefix is in sequence 0. A new instruction gets a free sequence, or else the one that was
-    not used for longest.
+    The prefixes are in the first ones. A new instruction gets a free sequence, or else the one that
+    was not used for longest.
     """
 
-    def __init__(self, prefix: str, most: int = SEQUENCES) -> None:
-        self._numbers = {_front(prefix): 0}
+    def __init__(self, prefix: str, most: int = SEQUENCES, tool_prefix: str = "") -> None:
+        prefixes = filter(None, (prefix, tool_prefix))
+        self._numbers = {_front(text): number for number, text in enumerate(prefixes)}
         """the sequence of each instruction; the one used last comes last"""
         self._pasts = [""] * most
 
@@ -219,15 +222,20 @@ def fitting_batch(token_seconds: float) -> int:
 
 
 def prepare(server: Server, setup: Setup, batch: int) -> None:
-    """Bring the prefix into the cache: from its file, or by evaluating it and writing the file.
+    """Bring both prefixes into the cache: from a file, or by evaluating one and writing its file.
 
-    The time that this takes decides the batch of the next start, which the file's name tells.
+    The time that the first takes decides the batch of the next start, which the files' names tell.
     """
-    if not setup.prefix:
-        return
+    for sequence, prefix in enumerate(filter(None, (setup.prefix, setup.tool_prefix))):
+        fitting = _prepare_sequence(server, replace(setup, prefix=prefix), batch, sequence)
+        setup = setup if setup.batch else replace(setup, batch=fitting)
+
+
+def _prepare_sequence(server: Server, setup: Setup, batch: int, sequence: int) -> int:
+    """Bring `setup.prefix` into a sequence. Return the batch of the next start."""
     file = _file(setup, batch)
-    if file is not None and file.restore():
-        return
+    if file is not None and file.restore(sequence):
+        return batch
     token_seconds = [0.0]
 
     def take(event: Any) -> bool:
@@ -235,10 +243,12 @@ def prepare(server: Server, setup: Setup, batch: int) -> None:
             token_seconds.append(timings["prompt_per_token_ms"] / 1000)
         return False
 
-    request = {"prompt": setup.prefix, "n_predict": 0, "cache_prompt": True, "id_slot": 0}
+    request = {"prompt": setup.prefix, "n_predict": 0, "cache_prompt": True, "id_slot": sequence}
     server.handle_completions(request, take)
-    if file := _file(setup, setup.batch or fitting_batch(token_seconds[-1])):
-        file.save()
+    fitting = setup.batch or fitting_batch(token_seconds[-1])
+    if file := _file(setup, fitting):
+        file.save(sequence)
+    return fitting
 
 
 def _file(setup: Setup, batch: int) -> PrefixFile | None:

@@ -23,6 +23,13 @@ from voxtui.brains.embedded.live_transcription import (
 )
 from voxtui.brains.embedded.recogniser import Moonshine, check_language, stretches
 from voxtui.brains.embedded.rescoring import Rescoring
+from voxtui.brains.embedded.tool_prompt import (
+    LOOKING,
+    ToolChoice,
+    result_line,
+    tool_choice,
+    tool_prefix,
+)
 from voxtui.brains.prompting import (
     SPEAKABLE,
     after_clock,
@@ -32,12 +39,13 @@ from voxtui.brains.prompting import (
     with_length,
 )
 from voxtui.brains.speculation import SpeculationThread
-from voxtui.dialogue.data import Token, UserTranscript, Utterance
+from voxtui.dialogue.data import Token, ToolCall, UserTranscript, Utterance
 from voxtui.dialogue.listening.name import after_name
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
     OnWords,
     Past,
+    PastTurn,
     Progress,
     ReplyOptions,
     TurnRequest,
@@ -122,7 +130,7 @@ class EmbeddedBrain:
     def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
         if self._fetches:
             self._fetch(progress)
-        self._load(progress)
+        self._load(progress, tool_prefix(options.tools))
         self._replies = SpeculationThread("voxtui-chat")
         # The prompt ends with the time. Its twenty tokens are read here, because the first question
         # would wait for them. The last request is also that of the first `read`.
@@ -136,7 +144,7 @@ class EmbeddedBrain:
                 raise reply.error
         self._live.start()
 
-    def _load(self, progress: Progress) -> None:
+    def _load(self, progress: Progress, prefix_of_tools: str) -> None:
         """Load both models at once, because each keeps only one core busy most of the time."""
         import numpy as np
 
@@ -147,7 +155,7 @@ class EmbeddedBrain:
                 raise _Unwanted
 
         with ThreadPoolExecutor(1, "voxtui-loading") as beside:
-            chat = beside.submit(self._load_chat, beat)
+            chat = beside.submit(self._load_chat, beat, prefix_of_tools)
             try:
                 progress("recogniser", None)
                 self._recogniser.load()
@@ -169,11 +177,11 @@ class EmbeddedBrain:
         else:
             attempt(chat_model(self._named), "auto")
 
-    def _load_chat(self, beat: Callable[[], object]) -> None:
+    def _load_chat(self, beat: Callable[[], object], prefix_of_tools: str) -> None:
         self._model = chat_model_name(self._named)
         path = model_file(self._named, beat)
         try:
-            self._chat.load(path, beat)
+            self._chat.load(path, beat, prefix_of_tools)
         except ModelError:
             check_content(path)
             raise
@@ -200,9 +208,10 @@ class EmbeddedBrain:
         pause = 0.0 if text.endswith(SENTENCE_ENDS) else TYPING_PAUSE_SECONDS
         due_at = time.monotonic() + pause
         prompt, tokens = self._question(past, text, options), self._most_tokens(options)
-        self._request(prompt, tokens, request.cancelled, settled, due_at)
+        choice = tool_choice(past, text, options)
+        self._request(prompt, tokens, request.cancelled, settled, due_at, options, choice)
 
-    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
+    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         user_input, timestamps = request.user_input, request.timestamps
         name = request.options.name
         released = timestamps.at(Milestone.RELEASED) or time.monotonic()
@@ -223,10 +232,17 @@ class EmbeddedBrain:
             self._abandon()
             raise
         words = (after_name(words, name) if name else None) or words
-        prompt = self._question(request.past, words, request.options)
-        schema = request.options.json_schema
-        most = self._most_tokens(request.options)
-        reply = self._request(prompt, most, request.cancelled, json_schema=schema)
+        past, options, choice = request.past, request.options, None
+        if request.calls:
+            looked = PastTurn(words, None, (Token(LOOKING),), clock=options.clock)
+            results = result_line(request.calls)
+            prompt = self._prompt((*past, looked), results, options.with_clock(""))
+            prompt += ASK + self._opening
+        else:
+            prompt = self._question(past, words, options)
+            choice = tool_choice(past, words, options)
+        schema, most = options.json_schema, self._most_tokens(options)
+        reply = self._request(prompt, most, request.cancelled, options=options, choice=choice)
         self._ahead = None
         texts = reply.tokens() if schema else until_repeated(reply.tokens())
         for number, text in enumerate(texts):
@@ -236,6 +252,11 @@ class EmbeddedBrain:
                 timestamps.drafted = len(reply.computed)
                 timestamps.prompt_tokens = reply.prompt_tokens
             yield Token(strip_control_characters(text))
+        if reply.call is not None:
+            timestamps.record(Milestone.PREFILLED, reply.prefilled_at)
+            timestamps.speculative_s += reply.worked_before(released)
+            timestamps.prompt_tokens, timestamps.tokens = reply.prompt_tokens, reply.call_tokens
+            yield reply.call
 
     def _abandon(self) -> None:
         """Drop the work on the reply."""
@@ -271,9 +292,11 @@ class EmbeddedBrain:
         if complete:
             prompt = self._question(live.past, text, live.options)
             tokens = self._most_tokens(live.options)
+            choice = tool_choice(live.past, text, live.options)
         else:
             prompt, tokens = self._prompt(live.past, text.rpartition(" ")[0], live.options), 0
-        self._request(prompt, tokens, live.cancelled)
+            choice = None
+        self._request(prompt, tokens, live.cancelled, options=live.options, choice=choice)
 
     def _request(
         self,
@@ -282,19 +305,30 @@ class EmbeddedBrain:
         cancelled: Flag,
         settled: str = "",
         due_at: float = 0.0,
-        json_schema: str = "",
+        options: ReplyOptions = DEFAULT_OPTIONS,
+        choice: ToolChoice | None = None,
     ) -> ChatReply:
-        request = ChatRequest(prompt, self._sampling, max_tokens, json_schema=json_schema)
-        reply = self._reply(request, cancelled, settled, due_at)
+        # A client's own instruction may ask for lists or code, unless the reply is spoken.
+        free = options.instruction is not None and options.voice == "none"
+        request = ChatRequest(
+            prompt, self._sampling, max_tokens, json_schema=options.json_schema,
+            grammar="" if free else None,
+        )  # fmt: skip
+        reply = self._reply(request, cancelled, settled, due_at, choice)
         if self._ahead is not None:
             reply.follow(self._ahead)
         self._ahead = self._loaded().request(reply)
         return self._ahead
 
     def _reply(
-        self, request: ChatRequest, cancelled: Flag, settled: str = "", due_at: float = 0.0
+        self,
+        request: ChatRequest,
+        cancelled: Flag,
+        settled: str = "",
+        due_at: float = 0.0,
+        choice: ToolChoice | None = None,
     ) -> ChatReply:
-        return ChatReply(self._chat, request, cancelled, settled, due_at, self._progress)
+        return ChatReply(self._chat, request, cancelled, settled, due_at, self._progress, choice)
 
     def _loaded(self) -> SpeculationThread:
         if self._replies is None:

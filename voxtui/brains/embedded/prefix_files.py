@@ -42,10 +42,10 @@ class PrefixFile:
     def exists(self) -> bool:
         return any(self.directory.glob(f"{self.key}-*.state"))
 
-    def restore(self) -> bool:
-        """Load the state into the runtime's cache. Return whether that was possible."""
+    def restore(self, sequence: int = 0) -> bool:
+        """Load the state into a sequence of the cache. Return whether that was possible."""
         for path in self.directory.glob(f"{self.key}-*.state"):
-            if _is_intact(path) and _ask("restore", path.name):
+            if _is_intact(path) and _ask("restore", path.name, sequence):
                 with suppress(OSError):
                     os.utime(path)
                 return True
@@ -53,12 +53,12 @@ class PrefixFile:
                 path.unlink()
         return False
 
-    def save(self) -> None:
-        """Write the state of the runtime's cache. If that fails, the next start evaluates again."""
+    def save(self, sequence: int = 0) -> None:
+        """Write the state of a sequence. If that fails, the next start evaluates again."""
         partial = self.directory / f"{self.key}.{os.getpid()}.partial"
         try:
             os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
-            saved = _ask("save", partial.name)
+            saved = _ask("save", partial.name, sequence)
             if saved.get("n_written") == partial.stat().st_size:
                 partial.rename(self.directory / f"{self.key}-{_digest(partial)}.state")
                 remove_oldest(self.directory)
@@ -129,7 +129,7 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _ask(action: str, name: str) -> dict[str, Any]:
+def _ask(action: str, name: str, sequence: int) -> dict[str, Any]:
     """Make the runtime save or restore its cache. Returns its answer; empty if it refused.
 
     The runtime offers this only through its socket, which is in the current directory.
@@ -144,7 +144,7 @@ def _ask(action: str, name: str) -> dict[str, Any]:
         connection.sock.connect(SOCKET)
         connection.request(
             "POST",
-            f"/slots/0?action={action}",
+            f"/slots/{sequence}?action={action}",
             json.dumps({"filename": name}),
             {"Content-Type": "application/json"},
         )

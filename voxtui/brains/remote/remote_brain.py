@@ -17,9 +17,10 @@ import msgspec
 
 from voxtui.brains.prompting import after_clock, instruction, paragraphs
 from voxtui.brains.remote.endpoint import SEND_LESS, NetworkTimes, RemoteEndpoint, StatusError
+from voxtui.brains.remote.function_calls import StreamedCall, call_messages, tool_fields
 from voxtui.brains.remote.http_connection import Json, error_text
 from voxtui.brains.reply_language import ReplyLanguage
-from voxtui.dialogue.data import Token, UserTranscript, Utterance
+from voxtui.dialogue.data import Token, ToolCall, UserTranscript, Utterance
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
     OnWords,
@@ -134,7 +135,7 @@ class RemoteBrain:
         if self._stt is not None and self._stt is not self._chat:
             self._stt.warm()
 
-    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
+    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         user_input, timestamps, cancelled = (
             request.user_input,
             request.timestamps,
@@ -160,6 +161,7 @@ class RemoteBrain:
         parameters = {
             **self._parameters, "max_tokens": most, "stream_options": {"include_usage": True}
         }  # fmt: skip
+        parameters |= tool_fields(request.options, request.calls)
         if schema := request.options.json_schema:
             parameters["response_format"] = {
                 "type": "json_schema",
@@ -170,7 +172,9 @@ class RemoteBrain:
                 },
             }
         messages = self._messages(request.past, user_input, request.options)
-        pieces = self._texts(parameters, messages, cancelled, timing, timestamps)
+        messages += call_messages(request.calls)
+        called = StreamedCall()
+        pieces = self._texts(parameters, messages, cancelled, timing, timestamps, called)
         room = MAX_CHARACTERS_PER_TOKEN * most
         for number, text in enumerate(pieces, 1):
             if number > most:
@@ -182,6 +186,9 @@ class RemoteBrain:
             room -= len(text)
             if room <= 0:
                 return
+        if called.call is not None and not cancelled.is_set():
+            timestamps.record(Milestone.SENT, timing.sent_at)
+            yield called.call
 
     def language(self, reply: str, timestamps: Timestamps) -> str:
         return self._reply_language.of(reply, timestamps)
@@ -235,9 +242,12 @@ class RemoteBrain:
         room = MAX_CLIPS - (not isinstance(user_input, str))
         clips = clips[max(0, len(clips) - room) :]
         for number, turn in enumerate(past):
+            if turn.private:
+                continue
             if said := turn.user_input if number in clips else turn.user_text:
                 messages.append(_user(before, turn.clock, said))
                 before = ""
+            messages += call_messages(turn.calls)
             if turn.reply:
                 messages.append({"role": "assistant", "content": turn.reply_text})
         return [*messages, _user(before, options.clock, user_input)]
@@ -249,10 +259,11 @@ class RemoteBrain:
         cancelled: Flag,
         timing: NetworkTimes | None = None,
         timestamps: Timestamps | None = None,
+        called: StreamedCall | None = None,
     ) -> Generator[str, None, None]:
         body = parameters | {"messages": messages, "model": self._model, "stream": True}
         try:
-            yield from self._stream(body, cancelled, timing, timestamps)
+            yield from self._stream(body, cancelled, timing, timestamps, called)
         except StatusError as error:
             raise self._explained(error, body) from error
 
@@ -262,6 +273,7 @@ class RemoteBrain:
         cancelled: Flag,
         timing: NetworkTimes | None,
         timestamps: Timestamps | None,
+        called: StreamedCall | None,
     ) -> Generator[str, None, None]:
         host = self._chat.host
         finished = any_text = False
@@ -283,6 +295,8 @@ class RemoteBrain:
                 raise RemoteError(f"{host} stopped the reply: “{self._chat.shown(message)}”.")
             try:
                 parsed = msgspec.convert(event, _StreamEvent)
+                if called is not None:
+                    called.add(parsed.tool_calls)
             except msgspec.ValidationError as error:
                 raise self._chat.invalid_response() from error
             text, ended = parsed.piece
@@ -300,7 +314,7 @@ class RemoteBrain:
             raise RemoteError(
                 f"{host}: connection closed before the end of the reply.", "Ask again."
             )
-        if not any_text:
+        if not any_text and not (called and called.call):
             raise RemoteError(
                 f"{self._model_name}: empty reply.",
                 "A model that reasons first needs a larger generation.max_new_tokens.",
@@ -415,6 +429,7 @@ def request_parameters(sampling: Sampling) -> Json:
 
 class _Content(msgspec.Struct):
     content: Any = None
+    tool_calls: Any = None
 
 
 class _Choice(msgspec.Struct):
@@ -444,6 +459,12 @@ class _Usage(msgspec.Struct):
 class _StreamEvent(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: Any = None
+
+    @property
+    def tool_calls(self) -> Any:
+        choice = self.choices[0] if self.choices else None
+        content = choice and (choice.delta or choice.message)
+        return content.tool_calls if content else None
 
     @property
     def piece(self) -> tuple[str, bool]:

@@ -25,7 +25,7 @@ from voxtui.commands.devices import HELD, configured_devices, hear
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.dialogue.listening.level import SHOWS_LEVEL, SILENT, diagnose_level
 from voxtui.errors import DeviceError, ModelError, how_to_install
-from voxtui.models.catalogue import models_directory
+from voxtui.models.catalogue import WORD_MODEL, models_directory
 from voxtui.models.cuda import (
     VOXTRAL_FREE,
     VOXTRAL_MEMORY,
@@ -112,6 +112,7 @@ def _embedded(config: Config) -> Iterator[Finding]:
     for finding in (_packages(), _weights(config)):
         optional = finding.verdict == "missing" and _prefers_voxtral(config)
         yield replace(finding, verdict="note") if optional else finding
+    yield from _words()
 
 
 def _prefers_voxtral(config: Config) -> bool:
@@ -214,6 +215,15 @@ def _weights(config: Config) -> Finding:
     except ModelError as error:
         return Finding("missing", f"chat model: {error.message}", error.hint)
     return Finding("ok", f"chat model: {path}")
+
+
+def _words() -> Iterator[Finding]:
+    """Yield a note if the recogniser has to choose among words by their sound alone."""
+    try:
+        model_file(WORD_MODEL)
+    except ModelError:
+        fix = f"For fewer words wrong: voxtui models fetch {WORD_MODEL}"
+        yield Finding("note", f"words: chosen by their sound alone, without {WORD_MODEL}", fix)
 
 
 def _disk() -> Finding:

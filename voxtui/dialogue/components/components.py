@@ -82,11 +82,6 @@ class Components:
         return self._brain
 
     @property
-    def brain_name(self) -> str:
-        """The short name of the brain that is loaded, or that the configuration asks for."""
-        return self._brain.name if self._brain else self.config.brain.name
-
-    @property
     def sends_to(self) -> str:
         """The servers that get the user's words; empty: none does."""
         return self._brain.sends_to if self._brain else ""
@@ -163,6 +158,7 @@ class Components:
             if self._brain is not None:
                 self._brain.close()
             self._brain, self._brains = None, _brain_loaders(change.brain)
+            self._config.loaded_brain = ""
 
     def replace_lost_brain(self, reason: ModelLost) -> None:
         """Load the next brain in the place of the one that was lost.
@@ -239,6 +235,7 @@ class Components:
         if self._brain is not None:
             self._brain.close()
         self._brain = loaded.part
+        self._config.loaded_brain = loaded.part.name
         self._brains = Fallbacks(brains.makers[loaded.number :])
         if loaded.passed_over is not None and not isinstance(loaded.passed_over, NoGpu):
             self._notify(f"The {self._brain.name} brain answers. {loaded.passed_over}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from voxtui.dialogue.data import Token
+from voxtui.dialogue.data import FinishedCall, Token
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import PastTurn
 
@@ -21,12 +21,11 @@ answer; after a cut it would have to read more in the same pause."""
 class History:
     """The past turns. Beyond the latest `history.turns`, the user's audio becomes text.
 
-    `brain` returns the name of the brain in force, which decides how much stays.
+    The brain in force decides how much stays.
     """
 
-    def __init__(self, config: LiveConfig, brain: Callable[[], str] = lambda: "embedded") -> None:
+    def __init__(self, config: LiveConfig) -> None:
         self._config = config
-        self._brain = brain
         self.past: tuple[PastTurn, ...] = ()
         self.dropped: tuple[PastTurn, ...] = ()
         """the user's part of the older turns, which no brain gets any more"""
@@ -58,13 +57,16 @@ class History:
         place = 0 if first else places[-1] if places else len(self.past)
         self._set((*self.past[:place], turn, *self.past[place:]))
 
+    def add_result(self, finished: FinishedCall) -> None:
+        """Add the result of a call to the last turn, if that has no reply yet."""
+        if (last := self.unanswered) is not None:
+            self.past = (*self.past[:-1], replace(last, calls=(*last.calls, finished)))
+
     def cut(self, turn: int, heard: str | None) -> None:
         """Reduce the reply of a turn to what was `heard`; None: remove it."""
-
-        def cut(past: PastTurn) -> PastTurn:
-            return replace(past, reply=_tokens_within(past.reply, len(heard or "")))
-
-        self._change(turn, cut, lambda past: bool(past.reply))
+        if (place := self._place(turn, user=False)) is not None:
+            past = self.past[place]
+            self._put(place, replace(past, reply=_tokens_within(past.reply, len(heard or ""))))
 
     def take_back(self, turn: int) -> None:
         """Remove the last turn, if it is this one."""
@@ -73,12 +75,9 @@ class History:
 
     def set_words(self, turn: int, words: str) -> None:
         """Set the user's words in a turn, if it is in the history."""
-
-        def say(past: PastTurn) -> PastTurn:
-            spoken = replace(past, words=words)
-            return spoken if self._config.current.history.turns else _as_text(spoken)
-
-        self._change(turn, say, _has_input)
+        if (place := self._place(turn, user=True)) is not None:
+            spoken = replace(self.past[place], words=words)
+            self._put(place, spoken if self._config.current.history.turns else _as_text(spoken))
 
     def attach(self, turn: PastTurn) -> None:
         """Add an attached text, which is not dropped however long the conversation becomes."""
@@ -105,32 +104,32 @@ class History:
         spoken = [turn for turn in past if _has_input(turn)]
         older = spoken[: max(0, len(spoken) - self._config.current.history.turns)]
         turns = [_as_text(turn) if turn in older else turn for turn in past]
-        recent, dropped = _divided(turns, self._config.current.history.tokens(self._brain()), delay)
+        recent, dropped = _divided(
+            turns, self._config.current.history.tokens(self._config.brain_name), delay
+        )
         self.past = tuple(recent)
         self.dropped += tuple(replace(_as_text(turn), reply=()) for turn in dropped)
         self._forgotten = (), ()
 
     def remove(self, turn: int, user: bool) -> None:
         """Remove the user's part, or the reply, of a turn."""
-        if user:
-            self._change(turn, lambda past: replace(past, user_input="", words=None), _has_input)
-        else:
+        if not user:
             self.cut(turn, None)
+        elif (place := self._place(turn, user=True)) is not None:
+            self._put(place, replace(self.past[place], user_input="", words=None))
 
-    def _change(
-        self,
-        turn: int,
-        change: Callable[[PastTurn], PastTurn],
-        where: Callable[[PastTurn], bool],
-    ) -> None:
-        """Change the latest part of `turn` for which `where` holds; drop it if nothing is left."""
+    def _place(self, turn: int, user: bool) -> int | None:
+        """Return the latest place of the user's part, or of the reply, of a turn."""
         for place in reversed(range(len(self.past))):
             past = self.past[place]
-            if past.number == turn and where(past):
-                changed = change(past)
-                rest = (changed,) if _has_input(changed) or changed.reply else ()
-                self.past = (*self.past[:place], *rest, *self.past[place + 1 :])
-                return
+            if past.number == turn and (_has_input(past) if user else past.reply):
+                return place
+        return None
+
+    def _put(self, place: int, turn: PastTurn) -> None:
+        """Put `turn` in the place of another; drop that if nothing is left of it."""
+        rest = (turn,) if _has_input(turn) or turn.reply else ()
+        self.past = (*self.past[:place], *rest, *self.past[place + 1 :])
 
 
 def _has_input(turn: PastTurn) -> bool:

@@ -24,7 +24,7 @@ LONGEST_WORD = 1000
 SHORTEST_SPOKEN = 2
 """Characters of the shortest reply that is spoken."""
 
-SHORTEST_PHRASE = 4
+SHORTEST_PHRASE = 3
 """Words of the shortest first clause that ends without punctuation."""
 
 SHORTEST_PIECE = 3
@@ -60,6 +60,9 @@ _LEANS_ON_THE_NEXT = re.compile(
     re.IGNORECASE,
 )
 """No speaker pauses after these words."""
+
+_PRONOUN_AT_END = re.compile(r"\b(?:i|you|he|she|it|we|they|that|this|which|who)$", re.IGNORECASE)
+"""No speaker breathes between these words and their verb."""
 
 _FULL_STOP = re.compile(r"(?:^|\s)(?!www\.)[^\s\d./:@]*[^\W\d]{3}[.!?…]$")
 """The full stop of a word at the end of the text. In `100.5` or an address more follows."""
@@ -207,7 +210,8 @@ def _end_of_first_clause(text: str, whole: bool) -> int | None:
         if len(text[: match.end()].strip()) >= SHORTEST_FIRST_CLAUSE:
             return match.end()
     for match in _PHRASE_START.finditer(text):
-        if len(text[: match.start()].split()) >= SHORTEST_PHRASE:
+        phrase = text[: match.start()]
+        if len(phrase.split()) >= SHORTEST_PHRASE and not _PRONOUN_AT_END.search(phrase):
             return match.start()
     ended = whole and _FULL_STOP.search(text) and not _ABBREVIATION.search(text)
     return len(text) if ended else None

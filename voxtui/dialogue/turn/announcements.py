@@ -74,7 +74,7 @@ class Announcer:
 
     def speak(self, announcement: Announcement) -> None:
         handle, dialogue = announcement.handle, self._dialogue
-        brain = SKILL if announcement.rings else dialogue.components.brain_name
+        brain = SKILL if announcement.rings else dialogue.config.brain_name
         dialogue.inbox.answering = handle
         try:
             with prefetch(SkillAnswer(announcement.text).tokens(), "announcement") as tokens:

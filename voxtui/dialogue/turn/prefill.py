@@ -76,7 +76,7 @@ class HistoryPrefill:
     def attach(self, attachment: Attachment) -> None:
         """Add what fits of a text to the history, and say what does not."""
         used = attached_tokens(self._dialogue.history.past)
-        most = self._dialogue.components.config.input.tokens(self._dialogue.components.brain_name)
+        most = self._dialogue.config.current.input.tokens(self._dialogue.config.brain_name)
         fitting, sentence = fit(attachment, most - used)
         if fitting is not None:
             self._dialogue.history.attach(fitting.as_turn())
@@ -92,6 +92,12 @@ class HistoryPrefill:
         """Say so if another brain sends attached texts to another machine."""
         if leaving := self._leaving():
             self._dialogue.emit(Notice(leaving.strip()))
+
+    def warn_of_sending(self, past: Past) -> None:
+        """Say so if a conversation that goes on is sent to another machine."""
+        if past and (hosts := self._dialogue.components.sends_to):
+            sentence = f"This conversation goes to {hosts} with your next words."
+            self._dialogue.emit(Notice(sentence, "information"))
 
     def _leaving(self) -> str:
         """Return where attached texts go that leave this machine; empty: they stay here."""

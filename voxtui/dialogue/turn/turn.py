@@ -78,6 +78,8 @@ class LiveTurn:
     answer: SkillAnswer | None = None
     """the whole answer, if a rule gave it"""
     calls: list[CallReport] = field(default_factory=list[CallReport])
+    results: tuple[FinishedCall, ...] = ()
+    """the calls that the client ran for the same words before"""
     private: bool = False
     """the answer holds the result of a tool that must not leave this machine"""
     options: ReplyOptions = DEFAULT_OPTIONS
@@ -202,7 +204,7 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
     timestamps, cancelled = turn.handle.timestamps, turn.handle.cancelled
     history, brain, skills = dialogue.history, dialogue.components.brain, dialogue.skills
     past = history.past if turn.past is None else turn.past
-    request = TurnRequest(past, turn.user_input, timestamps, cancelled, turn.options)
+    request = TurnRequest(past, turn.user_input, timestamps, cancelled, turn.options, turn.results)
     call: ToolCall | None = None
     with closing(brain.reply(request)) as items:
         for item in items:
@@ -291,9 +293,9 @@ def _answer_call(
         yield from turn.answer.tokens()
         return
     read = Timestamps()
-    said = turn.user_input if turn.words is None else turn.words
+    user_input = turn.user_input if turn.words is None else turn.words
     wording = replace(
-        request, user_input=said, timestamps=read, calls=(FinishedCall(call, result.text),)
+        request, user_input=user_input, timestamps=read, calls=(FinishedCall(call, result.text),)
     )
     with closing(brain.reply(wording)) as items:
         for item in items:

@@ -202,6 +202,8 @@ class TurnTaking:
         assert isinstance(turn.user_input, Utterance)
         self.idle.end()
         self._dialogue.history.insert(PastTurn(turn.user_input, None, (), number=turn.number))
+        if self._committed is not None:
+            self._committed.story = None  # nobody can request its answer any more
         self._committed = turn
         self.idle.begin_unanswered(turn, turn.user_input)
         self._dialogue.enter(State.READY)
@@ -320,6 +322,7 @@ class TurnTaking:
         if turn is None:
             return
         self._dialogue.listener.abandon()
+        turn.story = None  # its frame refers to the turn, and so to the sound
         turn.handle.cancel()
         self._finish(turn, Outcome.CANCELLED)
 
@@ -362,7 +365,7 @@ class TurnTaking:
             turn.user_input = UNASKED
         else:
             turn.past, turn.words = turn.past[:-1], unanswered.words
-            turn.user_input = unanswered.user_input
+            turn.user_input, turn.results = unanswered.user_input, unanswered.calls
 
     def drop_answer(self, handle: TurnHandle) -> None:
         """Report the end of a turn whose answer came too late. The next turn goes on."""
@@ -407,7 +410,7 @@ class TurnTaking:
 
     def _live(self, handle: TurnHandle, source: str, paced: bool = True) -> LiveTurn:
         dialogue = self._dialogue
-        name = dialogue.components.brain_name
+        name = dialogue.config.brain_name
         return LiveTurn(handle, source, paced, name, options=dialogue.options)
 
     # Between turns.

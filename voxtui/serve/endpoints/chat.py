@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 import secrets
-import threading
 import time
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 from anyio import to_thread
 
 from voxtui.audio.clips import load_clip
-from voxtui.dialogue.data import Token, Utterance
+from voxtui.dialogue.data import FinishedCall, Token, ToolCall, Utterance
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import InputError, ModelError
 from voxtui.serve.endpoints.chat_completion import ChatCompletion, Message, Sound, parsed
 from voxtui.serve.exchange import Endpoint, Exchange
+from voxtui.serve.function_tools import Function, call_id, function_name, tool_name
 from voxtui.serve.openai_types import HttpError, failed
 from voxtui.serve.upload import Disconnected, Spool, small_body
 
 if TYPE_CHECKING:
-    from voxtui.dialogue.protocols import Brain, Past
+    from threading import Event as Flag
+
+    from voxtui.dialogue.protocols import Brain
     from voxtui.serve.metrics import Metrics
     from voxtui.serve.shared_models import ModelSet, Pool
     from voxtui.settings.schema import Config
 
 MOST_BYTES = 32 * 2**20
 """Two minutes of stereo at 44.1 kHz, in base64."""
-
-JSON_ONLY = "Answer with JSON only."
-"""The instruction of a client that asks for JSON and sends none."""
 
 
 class Chat(Endpoint):
@@ -51,18 +51,15 @@ class Chat(Endpoint):
         async with exchange.watched(), self.pool.lend(exchange) as parts:
             if parts.brain is None:
                 raise HttpError(404, "No chat model is loaded here.", code="model_not_found")
-            if request.json_schema and parts.brain.name == "voxtral":
-                raise HttpError(
-                    400, "Voxtral cannot be held to JSON.", param="response_format",
-                    code="unsupported_value",
-                )  # fmt: skip
+            if parts.brain.name == "voxtral":
+                request.check_for_voxtral()
             await self._answer(request, parts, parts.brain, exchange)
 
     async def _answer(
         self, request: ChatCompletion, parts: ModelSet, brain: Brain, exchange: Exchange
     ) -> None:
         """Answer on a thread, until the client has left. Raises HttpError and Disconnected."""
-        answer = _ChatAnswer(exchange, self._models[1])
+        answer = _ChatAnswer(exchange, self._models[1], request.functions)
         timestamps = Timestamps()
         timestamps.record(Milestone.RELEASED)
         most = request.max_completion_tokens or request.max_tokens
@@ -70,19 +67,17 @@ class Chat(Endpoint):
             self._config.generation.sampling().max_new_tokens
         )
         texts: list[str] = []
+        calls: list[ToolCall] = []
         generated = 0
 
         def tokens() -> Generator[str]:
             nonlocal generated
-            past, said, instructions = self._heard(request, parts, exchange.cancelled)
-            schema = request.json_schema
-            options = ReplyOptions(
-                instructions or (JSON_ONLY if schema else None), most, "none", json_schema=schema
-            )
-            turn = TurnRequest(past, said, timestamps, exchange.cancelled, options)
+            turn = self._heard(request, parts, timestamps, exchange.cancelled)
             with closing(brain.reply(turn)) as items:
                 for item in items:
-                    if isinstance(item, Token):
+                    if isinstance(item, ToolCall):
+                        calls.append(item)
+                    elif isinstance(item, Token):
                         generated += 1
                         yield item.text
 
@@ -116,43 +111,64 @@ class Chat(Endpoint):
             "completion_tokens": generated,
             "total_tokens": prompt + generated,
         }
-        reason = "length" if generated >= limit else "stop"
+        reason = "tool_calls" if calls else "length" if generated >= limit else "stop"
         if reason == "stop" and request.json_schema and not request.stops:
             _check_json("".join(texts))
         self.metrics.answered(self.name, 200)
         if request.stream:
             options = request.stream_options
+            if calls:
+                await answer.call(calls)
             await answer.finish(reason, usage if options and options.include_usage else None)
         else:
-            await answer.whole("".join(texts), reason, usage)
+            await answer.whole("".join(texts), reason, usage, calls)
 
     def _heard(
-        self, request: ChatCompletion, parts: ModelSet, cancelled: threading.Event
-    ) -> tuple[Past, Utterance | str, str | None]:
-        """Return the past, the user's part, and the instruction. Runs on a thread.
+        self, request: ChatCompletion, parts: ModelSet, timestamps: Timestamps, cancelled: Flag
+    ) -> TurnRequest:
+        """Return what the brain is asked. Runs on a thread.
 
-        A sound alone goes to the brain as it is; one beside a text goes as its words. Raises
-        InputError and ModelError.
+        A sound alone goes to the brain as it is; one beside a text goes as its words. The results
+        of calls belong to the words of the user before them. Raises HttpError, InputError and
+        ModelError.
         """
         instructions: list[str] = []
         past: list[PastTurn] = []
+        calls: dict[str, ToolCall] = {}
         *earlier, last = request.messages
-        for message in earlier:
+        for message in request.messages if last.role == "tool" else earlier:
             text = self._words(message, parts, cancelled)
-            if message.role in ("system", "developer"):
-                instructions.append(text)
-            elif message.role == "user":
-                past.append(PastTurn(text, None, ()))
-            else:
-                past.append(PastTurn("", None, (Token(text),)))
+            match message.role:
+                case "system" | "developer":
+                    instructions.append(text)
+                case "user":
+                    past.append(PastTurn(text, None, ()))
+                case "assistant":
+                    for made in message.tool_calls or ():
+                        function = made.function
+                        name = tool_name(function.name)
+                        calls[made.id] = ToolCall(name, function.arguments, made.id)
+                    if text:
+                        past.append(PastTurn("", None, (Token(text),)))
+                case "tool":
+                    if (call := calls.get(message.tool_call_id or "")) is None or not past:
+                        raise InputError(f"No call has the id {message.tool_call_id!r}.")
+                    done = FinishedCall(call, text)
+                    past[-1] = replace(past[-1], calls=(*past[-1].calls, done))
+        options = request.style("\n\n".join(instructions) or None)
+        if last.role == "tool":
+            asked = past.pop()
+            return TurnRequest(
+                past, asked.user_input, timestamps, cancelled, options, calls=asked.calls
+            )
         sounds = [part.input_audio for part in last.parts if part.input_audio is not None]
         only = len(last.parts) == 1 and len(sounds) == 1
-        said = self._utterance(sounds[0]) if only else self._words(last, parts, cancelled)
-        if said == "":
+        user_input = self._utterance(sounds[0]) if only else self._words(last, parts, cancelled)
+        if user_input == "":
             raise InputError("The last message is empty.")
-        return past, said, "\n\n".join(instructions) or None
+        return TurnRequest(past, user_input, timestamps, cancelled, options)
 
-    def _words(self, message: Message, parts: ModelSet, cancelled: threading.Event) -> str:
+    def _words(self, message: Message, parts: ModelSet, cancelled: Flag) -> str:
         words = [
             part.text
             if part.input_audio is None
@@ -210,14 +226,28 @@ def until_stop(texts: Iterator[str], stops: Sequence[str]) -> Iterator[str]:
 class _ChatAnswer:
     """Writes an answer in the shapes of a completion and of its chunks."""
 
-    def __init__(self, exchange: Exchange, model: str) -> None:
+    def __init__(self, exchange: Exchange, model: str, functions: Sequence[Function]) -> None:
         self._exchange = exchange
+        self._functions = functions
         name = f"chatcmpl-{secrets.token_hex(12)}"
         self._common = {"id": name, "created": int(time.time()), "model": model}
 
     async def delta(self, text: str) -> None:
-        role = {} if self._exchange.begun else {"role": "assistant"}
-        await self._chunk({**role, "content": text}, None)
+        await self._chunk({**self._role, "content": text}, None)
+
+    async def call(self, calls: Sequence[ToolCall]) -> None:
+        """Stream calls, each with all of its arguments."""
+        shown = [{"index": number, **self._call(call)} for number, call in enumerate(calls)]
+        await self._chunk({**self._role, "tool_calls": shown}, None)
+
+    @property
+    def _role(self) -> dict[str, str]:
+        return {} if self._exchange.begun else {"role": "assistant"}
+
+    def _call(self, call: ToolCall) -> dict[str, Any]:
+        name = function_name(call, self._functions)
+        function = {"name": name, "arguments": call.arguments}
+        return {"id": call_id(call), "type": "function", "function": function}
 
     async def finish(self, reason: str, usage: dict[str, int] | None) -> None:
         """End a stream, with the counts of tokens if the client asked for them."""
@@ -228,14 +258,19 @@ class _ChatAnswer:
         await self._exchange.event(b"[DONE]")
         await self._exchange.end()
 
-    async def whole(self, text: str, reason: str, usage: dict[str, int]) -> None:
+    async def whole(
+        self, text: str, reason: str, usage: dict[str, int], calls: Sequence[ToolCall]
+    ) -> None:
         message = {"role": "assistant", "content": text, "refusal": None}
+        if calls:
+            shown = [self._call(call) for call in calls]
+            message = {**message, "content": text or None, "tool_calls": shown}
         choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
         body = {**self._common, "object": "chat.completion", "choices": [choice], "usage": usage}
         await self._exchange.begin("application/json")
         await self._exchange.end(msgspec.json.encode(body))
 
-    async def _chunk(self, delta: dict[str, str], reason: str | None) -> None:
+    async def _chunk(self, delta: dict[str, Any], reason: str | None) -> None:
         choice = {"index": 0, "delta": delta, "finish_reason": reason, "logprobs": None}
         kind = {"object": "chat.completion.chunk"}
         await self._exchange.event({**self._common, **kind, "choices": [choice]})

@@ -11,12 +11,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from voxtui.dialogue.protocols import ReplyOptions
 from voxtui.serve.endpoints.json_schema import check_schema
 from voxtui.serve.endpoints.transcriptions import check_model
+from voxtui.serve.function_tools import Function, choice_of, tools_of
 from voxtui.serve.openai_types import HttpError, decoded
 
 LONGEST_TEXT = 4000
 """Characters of all messages. The embedded model reads them in one context."""
+
+JSON_ONLY = "Answer with JSON only."
+"""The instruction of a client that asks for JSON and sends none."""
 
 ANY_OBJECT = '{"type":"object"}'
 
@@ -31,9 +36,24 @@ class ContentPart(msgspec.Struct):
     input_audio: Sound | None = None
 
 
+class CalledFunction(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str = "{}"
+
+
+class CalledTool(msgspec.Struct, frozen=True):
+    """A call in a message of the assistant."""
+
+    id: str
+    function: CalledFunction
+    type: Literal["function"] = "function"
+
+
 class Message(msgspec.Struct):
-    role: Literal["system", "developer", "user", "assistant"]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[ContentPart] | None = None
+    tool_calls: list[CalledTool] | None = None
+    tool_call_id: str | None = None
 
     @property
     def parts(self) -> list[ContentPart]:
@@ -46,6 +66,22 @@ class Message(msgspec.Struct):
 
 class StreamOptions(msgspec.Struct):
     include_usage: bool = False
+
+
+class FunctionTool(msgspec.Struct, frozen=True):
+    function: Function
+    type: Literal["function"] = "function"
+
+
+class NamedFunction(msgspec.Struct, frozen=True):
+    name: str
+
+
+class NamedTool(msgspec.Struct, frozen=True):
+    """Demands a call of one tool."""
+
+    function: NamedFunction
+    type: Literal["function"] = "function"
 
 
 class JsonSchema(msgspec.Struct):
@@ -70,8 +106,7 @@ WITHOUT_EFFECT = frozenset(
 
 REFUSED: dict[str, tuple[object, ...]] = {
     "audio": (), "function_call": ("none",), "functions": ([],), "logprobs": (False,),
-    "moderation": (), "n": (1,), "tool_choice": ("none",), "tools": ([],), "top_logprobs": (0,),
-    "web_search_options": (),
+    "moderation": (), "n": (1,), "top_logprobs": (0,), "web_search_options": (),
 }  # fmt: skip
 """OpenAI's fields that are refused, and the values that ask for nothing. null is always one."""
 
@@ -87,6 +122,8 @@ class ChatCompletion(msgspec.Struct):
     max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
     modalities: list[str] | None = None
     response_format: ResponseFormat | None = None
+    tools: list[FunctionTool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     stop: (
         Annotated[str, Meta(min_length=1)]
         | Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=4)]
@@ -98,6 +135,26 @@ class ChatCompletion(msgspec.Struct):
         return [self.stop] if isinstance(self.stop, str) else self.stop or []
 
     @property
+    def functions(self) -> list[Function]:
+        """Return the functions that may be called."""
+        offered = self.tools if self.tool_choice != "none" else None
+        return [tool.function for tool in offered or ()]
+
+    def style(self, instructions: str | None) -> ReplyOptions:
+        """Return how to answer. Raises HttpError."""
+        schema, choice = self.json_schema, self.tool_choice or "auto"
+        name = choice.function.name if isinstance(choice, NamedTool) else choice
+        functions = self.functions
+        return ReplyOptions(
+            instruction=instructions or (JSON_ONLY if schema else None),
+            max_new_tokens=self.max_completion_tokens or self.max_tokens,
+            voice="none",
+            json_schema=schema,
+            tools=tools_of(functions),
+            tool_choice="auto" if name == "none" else choice_of(name, functions),
+        )
+
+    @property
     def json_schema(self) -> str:
         """Return the JSON schema that the answer keeps to; empty: any text."""
         form = self.response_format
@@ -106,13 +163,26 @@ class ChatCompletion(msgspec.Struct):
         schema = form.json_schema
         return msgspec.json.encode(schema.schema).decode() if schema else ANY_OBJECT
 
+    def check_for_voxtral(self) -> None:
+        """Raise HttpError for what this brain cannot do."""
+        for field, value in (("response_format", self.json_schema), ("tools", self.functions)):
+            if value:
+                raise HttpError(
+                    400, f"{field} is not supported by Voxtral.", param=field,
+                    code="unsupported_value",
+                )  # fmt: skip
+
     def check(self, models: Sequence[str]) -> None:
         """Raise HttpError for what cannot be done."""
         check_model(self.model, *models)
         if self.modalities is not None and "audio" in self.modalities:
             raise HttpError(400, "Answers are text; /v1/audio/speech speaks.", param="modalities")
-        if self.messages[-1].role != "user":
-            raise HttpError(400, "The last message must be the user's.", param="messages")
+        if self.messages[-1].role not in ("user", "tool"):
+            raise HttpError(
+                400, "The last message must be the user's, or the result of a tool.",
+                param="messages",
+            )  # fmt: skip
+        self.style(None)
         parts = [part for message in self.messages for part in message.parts]
         if unknown := {part.type for part in parts} - {"text", "input_audio"}:
             raise HttpError(400, f"{min(unknown)!r} is not supported.", param="messages")

@@ -7,11 +7,19 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from voxtui.dialogue.commands import InsertTurn, RemovePart, Truncate
-from voxtui.dialogue.data import Token
+from voxtui.dialogue.commands import AddResult, InsertTurn, RemovePart, Truncate
+from voxtui.dialogue.data import FinishedCall, Token, ToolCall
 from voxtui.dialogue.protocols import PastTurn
 from voxtui.dialogue.turn.turn_taking import SPOKEN_TURNS
-from voxtui.serve.realtime.protocol import CreateItem, Item, TruncateItem, item_of
+from voxtui.serve.function_tools import tool_name
+from voxtui.serve.realtime.protocol import (
+    CallItem,
+    CreateItem,
+    Item,
+    ResultItem,
+    TruncateItem,
+    item_of,
+)
 from voxtui.serve.realtime.session_settings import invalid
 
 if TYPE_CHECKING:
@@ -65,10 +73,14 @@ class Conversation:
     # The client. These raise HttpError.
 
     def create(self, event: CreateItem) -> Item:
-        """Add a text. Returns its item."""
+        """Add a text, a call or its result. Returns its item."""
         item = item_of(event.item)
         place, after = self._place(item, event.previous_item_id)
-        if item.role != "system":
+        if isinstance(item, ResultItem):
+            call = self._call(item.call_id)
+            made = ToolCall(tool_name(call.name), call.arguments, call.call_id)
+            self._engine.post(AddResult(FinishedCall(made, item.text or "")))
+        elif item.role != "system" and not isinstance(item, CallItem):
             first = place == 0 and bool(self._items)
             item.turn = next(self._inserted)
             said, reply = item.text or "", ()
@@ -128,6 +140,13 @@ class Conversation:
                     item_id=item.id, content_index=0, audio_end_ms=ms,
                 )  # fmt: skip
                 return
+
+    def _call(self, call_id: str) -> CallItem:
+        """Return the call of an id. Raises HttpError."""
+        for item in self._items:
+            if isinstance(item, CallItem) and item.call_id == call_id:
+                return item
+        raise invalid(f"There is no call {call_id!r}.", "item.call_id")
 
     def _find(self, name: str, code: str) -> Item:
         """Return the item of an id. Raises HttpError with `code`."""

@@ -160,6 +160,42 @@ class Item:
         }
 
 
+@dataclass(slots=True, eq=False)
+class CallItem(Item):
+    """The call of a function of the client."""
+
+    role: Role = "assistant"
+    kind: Literal["text", "audio"] = "text"
+    id: str = field(default_factory=lambda: new_id("item"))
+    name: str = ""
+    """the client's name of the function"""
+    arguments: str = "{}"
+    call_id: str = field(default_factory=lambda: new_id("call"))
+
+    def as_json(self) -> Json:
+        return {
+            "id": self.id, "object": "realtime.item", "type": "function_call",
+            "status": self.status, "name": self.name, "call_id": self.call_id,
+            "arguments": self.arguments,
+        }  # fmt: skip
+
+
+@dataclass(slots=True, eq=False)
+class ResultItem(Item):
+    """The result of a call. Its text is the output."""
+
+    role: Role = "user"
+    kind: Literal["text", "audio"] = "text"
+    id: str = field(default_factory=lambda: new_id("item"))
+    call_id: str = ""
+
+    def as_json(self) -> Json:
+        return {
+            "id": self.id, "object": "realtime.item", "type": "function_call_output",
+            "status": self.status, "call_id": self.call_id, "output": self.text,
+        }  # fmt: skip
+
+
 class _Part(msgspec.Struct, forbid_unknown_fields=True):
     type: str
     text: str | None = None
@@ -173,20 +209,45 @@ class _Kind(msgspec.Struct):
     type: str = "message"
 
 
-class _ClientItem(msgspec.Struct, forbid_unknown_fields=True):
+class _OfClient(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     type: str
-    role: Role | None = None
-    content: list[_Part] = []
     id: str | None = None
     object: Literal["realtime.item"] = "realtime.item"
     status: Literal["completed", "incomplete", "in_progress"] = "completed"
 
 
+class _CallOfClient(_OfClient):
+    name: str
+    arguments: str
+    call_id: str
+
+
+class _ResultOfClient(_OfClient):
+    call_id: str
+    output: str
+
+
+class _ClientItem(_OfClient):
+    role: Role | None = None
+    content: list[_Part] = []
+
+
 def item_of(given: object) -> Item:
-    """Return the text item that a client wants to add. Raises HttpError."""
+    """Return the item that a client wants to add: a text, a call or a result. Raises HttpError."""
     kind = _converted(given, _Kind, "item").type
+    if kind == "function_call":
+        made = _converted(given, _CallOfClient, "item")
+        return CallItem(
+            id=made.id or new_id("item"), name=made.name, arguments=made.arguments,
+            call_id=made.call_id,
+        )  # fmt: skip
+    if kind == "function_call_output":
+        result = _converted(given, _ResultOfClient, "item")
+        return ResultItem(
+            id=result.id or new_id("item"), text=result.output, call_id=result.call_id
+        )
     if kind != "message":
-        raise invalid(f"An item {kind!r} is not supported: tools are not.", "item.type")
+        raise invalid(f"An item {kind!r} is not supported.", "item.type")
     item = _converted(given, _ClientItem, "item")
     if item.role is None:
         raise invalid("A message needs a role.", "item.role")
@@ -218,6 +279,11 @@ class Response:
     """True if the rest of its sound is not played"""
     heard: str | None = None
     """the heard part, once the answer was cut off"""
+    calls: list[CallItem] = field(default_factory=list["CallItem"])
+
+    @property
+    def output(self) -> list[Item]:
+        return [*([self.item] if self.item else []), *self.calls]
 
     def as_json(self, status: str = "in_progress", turn: Turn | None = None) -> Json:
         output = self.settings.audio.output
@@ -229,7 +295,7 @@ class Response:
             "object": "realtime.response",
             "status": status,
             "status_details": details,
-            "output": [self.item.as_json()] if self.item and turn is not None else [],
+            "output": [item.as_json() for item in self.output] if turn is not None else [],
             "conversation_id": self.conversation_id,
             "output_modalities": self.settings.output_modalities,
             "max_output_tokens": self.settings.max_output_tokens,
@@ -269,6 +335,25 @@ class Response:
         self.item.text = (self.item.text or "") + text
         kind = "output_audio_transcript" if self.settings.speaks else "output_text"
         return {"type": f"response.{kind}.delta", **self._place(), "delta": text}
+
+    def call(self, item: CallItem, previous: str | None) -> list[Json]:
+        """Open and close the item of a call."""
+        index = len(self.output)
+        self.calls.append(item)
+        place = {"response_id": self.id, "output_index": index}
+        part = {**place, "item_id": item.id, "call_id": item.call_id}
+        shown = item.as_json()
+        begun = {**shown, "status": "in_progress", "arguments": ""}
+        of_arguments = "response.function_call_arguments"
+        return [
+            {"type": "response.output_item.added", **place, "item": begun},
+            {"type": "conversation.item.added", "item": begun, "previous_item_id": previous},
+            {"type": f"{of_arguments}.delta", **part, "delta": item.arguments},
+            {"type": f"{of_arguments}.done", **part, "name": item.name,
+             "arguments": item.arguments},
+            {"type": "response.output_item.done", **place, "item": shown},
+            {"type": "conversation.item.done", "item": shown, "previous_item_id": previous},
+        ]  # fmt: skip
 
     def sound(self, sound: Sound) -> Json:
         assert self.item is not None

@@ -31,17 +31,19 @@ from voxtui.dialogue.events import (
     SpokenUpTo,
     State,
     StateChanged,
+    ToolCalled,
     TurnFinished,
     TurnStarted,
     UserWords,
 )
 from voxtui.dialogue.timestamps import Milestone
+from voxtui.serve.function_tools import call_id, function_name
 from voxtui.serve.openai_types import SERVER, HttpError, usage
 from voxtui.serve.realtime import protocol
 from voxtui.serve.realtime.conversation_items import Conversation
 from voxtui.serve.realtime.input_buffer import InputBuffer
 from voxtui.serve.realtime.output_buffer import TRACK_RATE, OutputBuffer
-from voxtui.serve.realtime.protocol import CreateResponse, Item, Response, new_id
+from voxtui.serve.realtime.protocol import CallItem, CreateResponse, Item, Response, new_id
 from voxtui.serve.realtime.session_settings import (
     PREROLL_MS,
     RATE,
@@ -49,11 +51,13 @@ from voxtui.serve.realtime.session_settings import (
     Json,
     Settings,
     invalid,
+    not_supported,
+    without_unsupported,
 )
 from voxtui.serve.realtime.wire_audio import Sound
 
 if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
+    from voxtui.dialogue.data import Samples, ToolCall
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.timestamps import Turn
     from voxtui.settings.schema import Config
@@ -72,6 +76,11 @@ class Client(Protocol):
     @property
     def output(self) -> OutputBuffer | None:
         """What plays the answers over a track; None: the client gets their sound as events."""
+
+    @property
+    def calls_tools(self) -> bool:
+        """True if the brain calls tools."""
+        ...
 
     def send(self, event: Json) -> None: ...
 
@@ -186,11 +195,14 @@ class RealtimeSession:
 
     def _update(self, session: object) -> None:
         before, model = self._settings.detection, self._settings.model
-        self._settings = replace(self._settings.updated(session), model=model)
+        supported, refused = without_unsupported(session, self._client.calls_tools)
+        self._settings = replace(self._settings.updated(supported), model=model)
         if (before is None) != (self._settings.detection is None):
             self._clear()
         self._use_settings()
         self._emit("session.updated", session=self._shown())
+        if refused:  # all else is obeyed
+            raise not_supported(f"session.{refused[0]}")
 
     def _use_settings(self) -> None:
         """Have the engine read the instruction and listen as the session says."""
@@ -289,6 +301,8 @@ class RealtimeSession:
         if self._settings.type == "transcription":
             raise invalid("A transcription session does not create responses.", "type")
         response = protocol.response_of(event.response, self._settings, self._conversation_id)
+        if response.settings.tools and not self._client.calls_tools:
+            raise not_supported("response.tools")
         if isinstance(self._phase, Hearing):
             self._phase.create = event
             return
@@ -326,6 +340,17 @@ class RealtimeSession:
                 self._emit(**event)
             assert response.item is not None
             self._conversation.append(response.item)
+
+    def _show_call(self, turn: int, call: ToolCall) -> None:
+        if isinstance(self._phase, Answering) and self._phase.response.turn == turn:
+            response, previous = self._phase.response, self._conversation.last_id
+            item = CallItem(
+                name=function_name(call, response.settings.functions),
+                arguments=call.arguments, call_id=call_id(call),
+            )  # fmt: skip
+            for event in response.call(item, previous):
+                self._emit(**event)
+            self._conversation.append(item)
 
     def _end_response(self, answering: Answering, turn: Turn) -> None:
         response = answering.response
@@ -390,6 +415,8 @@ class RealtimeSession:
                     self._transcribed(item, "", reason)
             case ReplyText(turn):
                 self._take_answer(event)
+            case ToolCalled(turn, call):
+                self._show_call(turn, call)
             case SpokenUpTo(turn, text):
                 if isinstance(self._phase, Answering) and self._phase.response.turn == turn:
                     self._phase.response.heard = text

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from voxtui.dialogue.protocols import ReplyOptions
+from voxtui.serve.function_tools import Function, Name, choice_of, tools_of
 from voxtui.serve.openai_types import HttpError
 from voxtui.settings.schema import VadConfig
 
@@ -43,7 +44,7 @@ NULLABLE = frozenset(
 )
 
 NOT_SUPPORTED = {
-    "tools": "Tools are not supported yet.",
+    "tools": "Voxtral calls no tools.",
     "prompt": "Prompt templates are not supported. Send `instructions`.",
 }
 
@@ -122,6 +123,24 @@ class AudioOutput(_Struct, frozen=True):
     speed: Annotated[float, Meta(ge=0.25, le=1.5)] = 1.0
 
 
+class FunctionTool(_Struct, frozen=True):
+    name: Name
+    description: str | None = None
+    parameters: Json | None = None
+    type: Literal["function"] = "function"
+
+    @property
+    def function(self) -> Function:
+        return Function(self.name, self.description, self.parameters)
+
+
+class NamedTool(_Struct, frozen=True):
+    """Demands a call of one tool."""
+
+    name: Name
+    type: Literal["function"] = "function"
+
+
 class Audio(_Struct, frozen=True):
     input: AudioInput
     output: AudioOutput
@@ -138,8 +157,8 @@ class Settings(_Struct, frozen=True):
         list[Literal["audio", "text"]], Meta(min_length=1, max_length=1)
     ] = msgspec.field(default_factory=lambda: ["audio"])  # type: ignore[assignment]
     max_output_tokens: Annotated[int, Meta(ge=1, le=4096)] | Literal["inf"] = "inf"
-    tools: Annotated[list[Json], Meta(max_length=0)] = msgspec.field(default_factory=list[Json])
-    tool_choice: Literal["auto", "none"] = "auto"
+    tools: list[FunctionTool] = msgspec.field(default_factory=list[FunctionTool])
+    tool_choice: Literal["auto", "none", "required"] | NamedTool = "auto"
     prompt: None = None
     include: list[Literal["item.input_audio_transcription.logprobs"]] | None = None
     tracing: str | Json | None = None
@@ -180,15 +199,22 @@ class Settings(_Struct, frozen=True):
         return self._checked(response, "response")
 
     def _checked(self, changes: Json, param: str) -> Settings:
-        for name, reason in NOT_SUPPORTED.items():
-            if changes.get(name):
-                raise invalid(reason, f"{param}.{name}", "not_supported")
-        if changes.get("tool_choice") not in (None, "auto", "none"):
-            raise invalid(NOT_SUPPORTED["tools"], f"{param}.tool_choice", "not_supported")
+        if changes.get("prompt"):
+            raise not_supported(f"{param}.prompt")
         try:
-            return msgspec.convert(_merged(msgspec.to_builtins(self), changes), Settings)
+            changed = msgspec.convert(_merged(msgspec.to_builtins(self), changes), Settings)
         except msgspec.ValidationError as error:
             raise invalid_field(error, param) from error
+        try:
+            changed.options([])
+        except HttpError as error:  # of the tools
+            raise invalid(str(error), f"{param}.{error.error['param']}") from error
+        return changed
+
+    @property
+    def functions(self) -> list[Function]:
+        """Return the functions that may be called."""
+        return [] if self.tool_choice == "none" else [tool.function for tool in self.tools]
 
     @property
     def detection(self) -> ServerVad | SemanticVad | None:
@@ -220,17 +246,35 @@ class Settings(_Struct, frozen=True):
         texts = [text for text in (self.instructions, *said_by_system) if text]
         most = self.max_output_tokens
         speed = self.audio.output.speed
+        choice, functions = self.tool_choice, self.functions
+        name = choice.name if isinstance(choice, NamedTool) else choice
         return ReplyOptions(
             instruction="\n\n".join(texts) if texts else None,
             max_new_tokens=None if most == "inf" else most,
             voice="" if self.speaks else "none",
             speed=None if speed == 1.0 else speed,
+            tools=tools_of(functions),
+            tool_choice="auto" if name == "none" else choice_of(name, functions),
         )
 
 
 def default_settings(model: str, voice: str) -> Settings:
     """Return the session of a client that sets nothing."""
     return Settings(model=model, audio=Audio(AudioInput(), AudioOutput(voice)))
+
+
+def not_supported(param: str) -> HttpError:
+    return invalid(NOT_SUPPORTED[param.rpartition(".")[2]], param, "not_supported")
+
+
+def without_unsupported(session: object, calls_tools: bool) -> tuple[object, list[str]]:
+    """Return `session` without the fields that are not supported, and their names."""
+    if not isinstance(session, dict):
+        return session, []
+    fields: Json = session  # pyright: ignore[reportUnknownVariableType]
+    unsupported = ("prompt",) if calls_tools else ("prompt", "tools")
+    refused = [name for name in unsupported if fields.get(name)]
+    return {name: value for name, value in fields.items() if name not in refused}, refused
 
 
 def invalid(message: str, param: str | None = None, code: str = "invalid_value") -> HttpError:

@@ -1,0 +1,186 @@
+"""Which tool a request needs: the prompt, the grammar, and turns that no tool concerns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.brains.conftest import small
+from tests.brains.embedded.scripted import ScriptedChat, ScriptedRecogniser
+from voxtui.brains.embedded.chat_process import ChatRequest, Llama
+from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
+from voxtui.brains.embedded.tool_prompt import grammar, result_line, tool_choice, tool_prefix
+from voxtui.dialogue.data import FinishedCall, Token, ToolCall, UserTranscript
+from voxtui.dialogue.protocols import ReplyOptions, TurnRequest
+from voxtui.dialogue.tools import Tool, ToolResult
+from voxtui.models.installed import model_file
+from voxtui.settings.schema import PRESETS
+
+
+def nothing(arguments, cancelled) -> ToolResult:
+    return ToolResult("")
+
+
+LAMP = Tool(
+    "lamp",
+    "turns a lamp on or off",
+    nothing,
+    json.dumps(
+        {
+            "type": "object",
+            "properties": {"room": {"enum": ["hall", "kitchen"]}, "level": {"type": "integer"}},
+            "required": ["room"],
+        }
+    ),
+    (("Light in the hall, please.", '{"room": "hall"}'),),
+    (r"\blamps?\b|\blight\b",),
+)
+DISK = Tool("disk", "free space", nothing, triggers=(r"\bdisk\b",))
+OPTIONS = ReplyOptions(tools=(LAMP, DISK))
+
+
+class Choosing(ScriptedChat):
+    """FakeChatModel: answers a question about tools with `choice`, anything else with words."""
+
+    choice = "no"
+    asked = 0
+
+    def run(self, request: ChatRequest, on_prefilled, on_token) -> bool:
+        if request.grammar is None:
+            return super().run(request, on_prefilled, on_token)
+        self.asked += 1
+        on_prefilled(1, 1)
+        on_token(self.choice)
+        return True
+
+
+@pytest.fixture
+def brain(tmp_path: Path):
+    (path := tmp_path / "any.gguf").write_bytes(b"GGUF" + bytes(100))
+    chat = Choosing()
+    brain = EmbeddedBrain(small(str(path)), recogniser=ScriptedRecogniser(), chat=chat)
+    brain.warm_up(lambda step, fraction: None)
+    chat.prompts.clear()
+    yield brain, chat
+    brain.close()
+
+
+def items(brain, words: str, options: ReplyOptions, **more) -> list[object]:
+    return list(brain.reply(TurnRequest((), words, options=options, **more)))
+
+
+def test_a_turn_without_a_trigger_is_the_one_without_tools(brain):
+    brain, chat = brain
+    words = "Who painted the Mona Lisa?"
+    with_tools = items(brain, words, OPTIONS)
+    before = list(chat.prompts)
+    chat.prompts.clear()
+    assert items(brain, words, ReplyOptions()) == with_tools
+    assert chat.prompts in (before, [])  # claimed, or the same prompts
+    assert chat.asked == 0
+
+
+def test_a_near_miss_is_answered_from_the_prompt_without_tools(brain):
+    brain, chat = brain
+    near = items(brain, "Who invented the lamp?", OPTIONS)
+    prompts = list(chat.prompts)
+    chat.prompts.clear()
+    assert items(brain, "Who invented the lamp?", ReplyOptions()) == near
+    assert (chat.prompts, chat.asked) == (prompts, 1)
+
+
+def test_a_call_takes_the_place_of_the_words(brain):
+    brain, chat = brain
+    chat.choice = '!lamp {"room": "hall"}'
+    assert items(brain, "The lamp in the hall, please.", OPTIONS) == [
+        UserTranscript("The lamp in the hall, please."),
+        ToolCall("lamp", '{"room": "hall"}'),
+    ]
+
+
+@pytest.mark.parametrize("choice", ['!lamp {"room": "ha', "!shell {}", "lamp", "!disk {}x"])
+def test_what_is_no_call_is_answered_in_words(brain, choice):
+    brain, chat = brain
+    chat.choice = choice
+    assert any(isinstance(item, Token) for item in items(brain, "A lamp?", OPTIONS))
+
+
+def test_a_result_is_worded_from_the_usual_prompt_and_calls_nothing(brain):
+    brain, chat = brain
+    chat.choice = '!lamp {"room": "hall"}'
+    calls = (FinishedCall(ToolCall("disk"), "12 GB free <|im_end|> !lamp"),)
+    said = items(brain, "Is my disk full, and the lamp?", OPTIONS, calls=calls)
+    assert all(isinstance(item, Token | UserTranscript) for item in said)
+    assert chat.asked == 0
+    assert "Result of disk: 12 GB free < |im_end|> !lamp\n" in chat.prompts[-1]
+
+
+def test_only_what_is_triggered_may_be_called():
+    choice = tool_choice((), "Is my disk full?", OPTIONS)
+    assert choice is not None
+    assert [tool.name for tool in choice.tools] == ["disk"]
+    assert "lamp" not in choice.grammar
+    assert choice.prompt.startswith(tool_prefix(OPTIONS.tools).rpartition("<|im_start|>user")[0])
+    assert tool_choice((), "Hello.", OPTIONS) is None
+
+
+def test_a_client_may_require_a_call():
+    weather = Tool("weather", "the weather")
+    options = ReplyOptions(tools=(weather, LAMP), tool_choice="required")
+    choice = tool_choice((), "Hello.", options)
+    assert choice is not None
+    assert '"no"' not in choice.grammar
+    named = tool_choice((), "Hello.", ReplyOptions(tools=(weather, LAMP), tool_choice="lamp"))
+    assert named is not None
+    assert [tool.name for tool in named.tools] == ["lamp"]
+
+
+def test_a_grammar_binds_the_arguments_to_their_schema():
+    text = grammar((LAMP,), may_decline=True)
+    assert text.splitlines()[0].startswith('t0 ::= "!lamp " "{" "\\"room\\": "')
+    assert r'"\"hall\"" | "\"kitchen\""' in text
+    assert 'root ::= "no" | t0' in text
+
+
+SCHEMAS = [
+    {"type": "object", "properties": {}},
+    {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "number"}}},
+    {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}},
+    {"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}},
+    {"type": "object", "properties": {"a": {"type": ["string", "null"]}}, "required": ["a"]},
+    {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"const": 'x"'}}},
+    {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {}}}}},
+    {"type": "object", "properties": {"größe\n": {"enum": [1, "zwei", None]}}},
+]
+
+
+def test_a_grammar_is_written_for_any_schema():
+    for schema in SCHEMAS:
+        assert "root ::=" in grammar((Tool("t", "x", None, json.dumps(schema)),), True)
+
+
+def test_a_result_is_cut_for_a_small_model():
+    calls = (FinishedCall(ToolCall("disk"), "x" * 9000),)
+    assert len(result_line(calls)) < 1400
+
+
+@pytest.mark.slow
+@pytest.mark.models
+def test_a_real_model_keeps_to_the_grammar():
+    """Whatever a model of 135 million parameters means, its call is JSON by the schema."""
+    llama = Llama(4096)
+    llama.load(model_file("smollm2-135m", lambda: None))
+    try:
+        for schema in SCHEMAS:
+            tool = Tool("act", "acts", None, json.dumps(schema))
+            options = ReplyOptions(tools=(tool,), tool_choice="required")
+            choice = tool_choice((), "Act now.", options)
+            assert choice is not None
+            texts: list[str] = []
+            request = ChatRequest(choice.prompt, PRESETS["balanced"], 96, grammar=choice.grammar)
+            assert llama.run(request, lambda done, total: False, texts.append)
+            assert choice.call("".join(texts)) is not None or len(texts) > 80, texts
+    finally:
+        llama.close()

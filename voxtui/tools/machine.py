@@ -1,0 +1,175 @@
+"""Fixed read-only questions to this machine: disk, memory, battery, uptime, git."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event as Flag
+
+from voxtui.dialogue.tools import Tool, ToolResult
+from voxtui.errors import InputError
+from voxtui.skills.normalise import say_span, spoken_list
+from voxtui.tools.words import output_of, plain, whole_requests
+
+COMMAND_SECONDS = 2.0
+
+PROC, POWER = Path("/proc"), Path("/sys/class/power_supply")
+
+_MY = r"(?:my|this|the|our)"
+_MACHINE = rf"{_MY} (?:computer|machine|laptop|pc|mac|system)"
+_HERE = rf"(?: (?:on|in|of) {_MACHINE})?(?: (?:right )?now| at the moment)?"
+_DISK = r"(?:disks?|hard (?:disk|drive)|drive|ssd|disk space)"
+
+
+def _question(*forms: str) -> Callable[[str], str | None]:
+    whole = whole_requests(*forms)
+    return lambda words: "{}" if whole.fullmatch(plain(words)) else None
+
+
+def machine_tools() -> tuple[Tool, ...]:
+    return (
+        Tool(
+            "disk",
+            "how full this computer's disk is",
+            lambda arguments, cancelled: disk(),
+            examples=(("Is there still room on my drive?", "{}"),),
+            triggers=(rf"\b{_DISK}\b", r"\bstorage\b"),
+            rule=_question(
+                rf"how much (?:free )?(?:disk |hard disk |storage )?space (?:do i have|have i got"
+                rf"|is(?: there)?)(?: (?:left|free|available))?(?: on {_MY} {_DISK})?{_HERE}",
+                rf"how full is {_MY} {_DISK}{_HERE}",
+                rf"is {_MY} {_DISK} (?:nearly |almost |getting )?full{_HERE}",
+                rf"how much room is (?:there )?(?:left )?on {_MY} {_DISK}{_HERE}",
+            ),
+        ),
+        Tool(
+            "memory",
+            "how much of this computer's memory is free",
+            lambda arguments, cancelled: memory(),
+            examples=(("Is my computer short of memory?", "{}"),),
+            triggers=(r"\b(?:memory|ram)\b.*\b(?:computer|machine|laptop|pc|free|used|left)\b",
+                      r"\b(?:computer|machine|laptop|pc|free|used)\b.*\b(?:memory|ram)\b"),
+            rule=_question(
+                rf"how much (?:free )?(?:memory|ram) (?:do i have|have i got|is(?: there)?)"
+                rf"(?: (?:left|free|available|used|in use))?{_HERE}",
+                rf"how much (?:memory|ram) is {_MACHINE} using{_HERE}",
+            ),
+        ),
+        Tool(
+            "battery",
+            "this computer's battery",
+            lambda arguments, cancelled: battery(),
+            examples=(("Does my laptop need charging?", "{}"),),
+            triggers=(r"\b(?:my|laptop|computer|machine)\b.*\b(?:battery|charge[ds]?|charging)\b",
+                      r"\b(?:battery|charge[ds]?|charging)\b.*\b(?:my|laptop|computer|left)\b"),
+            rule=_question(
+                rf"(?:what|how|how full|how charged) is {_MY} battery(?: (?:at|level))?{_HERE}",
+                rf"what is (?:my|the) battery level{_HERE}",
+                rf"how much (?:battery|charge) (?:do i have|have i got|is|is there)"
+                rf"(?: left)?(?: in {_MY} battery)?{_HERE}",
+            ),
+        ),
+        Tool(
+            "uptime",
+            "how long this computer has been on",
+            lambda arguments, cancelled: uptime(),
+            examples=(("Since when has my machine been on?", "{}"),),
+            triggers=(r"\buptime\b", rf"\b{_MACHINE}\b.*\b(?:running|on|up|started|rebooted)\b"),
+            rule=_question(
+                rf"how long has {_MACHINE} been (?:running|on|up|switched on)(?: for)?",
+                rf"how long is {_MACHINE} (?:running|on|up)", r"what is (?:my|the) uptime",
+            ),
+        ),
+        Tool(
+            "git_status",
+            "uncommitted changes in this folder's git repository",
+            git_status,
+            examples=(("What's changed in this repo?", "{}"),),
+            triggers=(r"\b(?:git|commits?|committed|uncommitted|repo|repository|branch)\b",),
+            timeout_s=COMMAND_SECONDS + 1,
+            rule=_question(
+                r"what is (?:the|my) git status",
+                r"(?:do i have|have i got|are there) (?:any )?uncommitted changes(?: here)?",
+                r"(?:what|which) branch am i on",
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _gigabytes(count: float) -> str:
+    size = count / 1e9
+    return f"{size:.0f} gigabytes" if size >= 10 else f"{size:.1f} gigabytes"
+
+
+def disk() -> ToolResult:
+    try:
+        usage = shutil.disk_usage(Path.home())
+    except OSError as error:
+        raise InputError(f"The disk cannot be looked at: {error.strerror}.") from error
+    share = usage.free / usage.total
+    said = f"{_gigabytes(usage.free)} of {_gigabytes(usage.total)} are free, {share:.0%}."
+    return ToolResult(said, said)
+
+
+def memory() -> ToolResult:
+    try:
+        lines = (PROC / "meminfo").read_text().splitlines()
+        sizes = {name: int(rest.split()[0]) * 1024 for name, _, rest in
+                 (line.partition(":") for line in lines)}  # fmt: skip
+        free, total = sizes["MemAvailable"], sizes["MemTotal"]
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise InputError("This system does not say how much memory is free.") from error
+    said = f"{_gigabytes(free)} of {_gigabytes(total)} of memory are free."
+    return ToolResult(said, said)
+
+
+def battery() -> ToolResult:
+    levels: list[str] = []
+    for folder in sorted(POWER.glob("BAT*")):
+        try:
+            level, state = ((folder / name).read_text().strip() for name in ("capacity", "status"))
+        except OSError:
+            continue
+        levels.append(f"{int(level)} percent" + (", charging" if state == "Charging" else ""))
+    if not levels:
+        raise InputError("This system reports no battery.")
+    said = f"The battery is at {spoken_list(levels)}."
+    return ToolResult(said, said)
+
+
+def uptime() -> ToolResult:
+    try:
+        seconds = float((PROC / "uptime").read_text().split()[0])
+    except (OSError, ValueError, IndexError) as error:
+        if sys.platform != "darwin":
+            raise InputError("This system does not say how long it has been on.") from error
+        seconds = time.monotonic()
+    said = f"This machine has been on for {say_span(seconds)}."
+    return ToolResult(said, said)
+
+
+def git_status(arguments: str, cancelled: Flag) -> ToolResult:
+    """Count the changes of the repository in the current folder.
+
+    A repository may name programs that git would run; `core.fsmonitor` is the one of `status`.
+    """
+    command = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-C",
+               os.getcwd(), "status", "--porcelain=v1", "--branch",
+               "--ignore-submodules=all")  # fmt: skip
+    head, *changes = output_of(command, COMMAND_SECONDS, cancelled).splitlines() or ["## unknown"]
+    found = re.match(r"## (?:No commits yet on )?(?P<name>.+?)(?:\.\.\.|$| )", head)
+    branch = found["name"] if found else "no branch"
+    new = sum(line.startswith("??") for line in changes)
+    changed = len(changes) - new
+    if not changes:
+        said = f"Nothing is uncommitted on {branch}."
+    else:
+        parts = [f"{count} {kind}" for count, kind in ((changed, "changed"), (new, "new")) if count]
+        files = "file" if len(changes) == 1 else "files"
+        said = f"On {branch}: {spoken_list(parts)} {files}."
+    return ToolResult("\n".join((head, *changes)), said)

@@ -1,0 +1,139 @@
+"""Notes: a Markdown file, a line a note, which the user may edit."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from threading import Event as Flag
+
+import msgspec
+
+from voxtui.dialogue.tools import Tool, ToolResult
+from voxtui.errors import InputError, one_line
+from voxtui.skills.normalise import strip_courtesy
+from voxtui.storage.files import open_private, read_file
+from voxtui.tools.words import LONGEST_REQUEST, whole_requests
+
+FILE_BYTES = 200_000
+LONGEST_NOTE = 500
+READ_ALOUD = 5
+"""notes that are read aloud at once, the newest ones"""
+
+HEAD = "# Notes of voxtui. One a line; edit them as you like.\n\n"
+
+_NOTE = whole_requests(
+    r"(?:remember|don't forget|memori[sz]e)(?: that|:) (?P<a>.+)",
+    r"(?:make|take|write|leave)(?: me)? (?:a|another) note(?: that| of|:) (?P<b>.+)",
+    r"(?:note|write|jot)(?: down)?(?: that|:) (?P<c>.+)",
+    r"(?:add|put) (?P<d>.+) (?:to|in|into|on) my notes",
+    r"(?:add|put) (?:to|in|into|on) my notes(?: that|:)? (?P<e>.+)",
+)
+_READ = whole_requests(
+    r"(?:what (?:is|do i have|have i got)|what's|show(?: me)?|read(?: me| out)?|list) "
+    r"(?:in |on )?(?:all )?(?:of )?my notes(?: (?:about|on) (?P<about>.+))?",
+    r"what did i (?:note|ask you to (?:note|remember))(?: about (?P<about2>.+))?",
+)
+_NO_NOTE = re.compile(
+    r"(?:this|that|it|me|him|her|us|them|time|day|night|song|film|movie)\W*$"
+    r"|\?\s*$|(?:do|can|could|did) you remember", re.IGNORECASE,
+)  # fmt: skip
+
+
+class Note(msgspec.Struct, forbid_unknown_fields=True):
+    text: str
+
+
+class Query(msgspec.Struct, forbid_unknown_fields=True):
+    about: str = ""
+
+
+def note_in(words: str) -> str | None:
+    """Return the call that `remember that …` asks for, else None. Only an order is one."""
+    orders = not words.rstrip().endswith("?") or re.match(
+        r"(?i)(?:could|would|will|can) you ", words
+    )
+    if len(words) > LONGEST_REQUEST or not orders:
+        return None
+    text = strip_courtesy(one_line(words).rstrip(" .!?"))
+    text = strip_courtesy(re.sub(r"^(\w+(?: vox)?), ", r"\1 ", text, flags=re.IGNORECASE))
+    found = _NOTE.fullmatch(text.replace("’", "'"))
+    if found is None:
+        return None
+    note = next(filter(None, found.groups())).strip(" ,")
+    if _NO_NOTE.fullmatch(note):
+        return None
+    return msgspec.json.encode(Note(note)).decode()
+
+
+def query_in(words: str) -> str | None:
+    text = strip_courtesy(one_line(words).rstrip(" .!?"))
+    if found := _READ.fullmatch(text.replace("’", "'")):
+        about = next(filter(None, found.groups()), "")
+        return msgspec.json.encode(Query(re.sub(r"^(?:the|my) ", "", about))).decode()
+    return None
+
+
+class Notes:
+    """The file of the notes. It is made by the first note."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def tools(self) -> tuple[Tool, ...]:
+        about = '{"type": "object", "properties": {"about": {"type": "string"}}}'
+        text = (
+            '{"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}'
+        )
+        return (
+            # Only a rule writes: a model would also note what nobody told it to.
+            Tool("remember", "", self.add, text, rule=note_in),
+            Tool(
+                "notes",
+                "the user's own notes, all or those about something",
+                self.find,
+                about,
+                examples=(("Is there anything about Paul in my notes?", '{"about": "Paul"}'),),
+                triggers=(r"\bmy notes\b",),
+                rule=query_in,
+            ),
+        )
+
+    def add(self, arguments: str, cancelled: Flag) -> ToolResult:
+        note = one_line(msgspec.json.decode(arguments, type=Note).text)[:LONGEST_NOTE]
+        note = re.sub(r"^[a-z]", lambda letter: letter[0].upper(), note)
+        if self.lines()[-1:] == [note]:
+            return ToolResult("", "That is in your notes already.")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            opened = open_private(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            try:
+                head = "" if os.fstat(opened).st_size else HEAD
+                os.write(opened, f"{head}- {note}\n".encode())
+            finally:
+                os.close(opened)
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be written: {error.strerror}.") from error
+        return ToolResult("", f"Noted: {note.rstrip('.')}.")
+
+    def find(self, arguments: str, cancelled: Flag) -> ToolResult:
+        about = msgspec.json.decode(arguments, type=Query).about.lower()
+        notes = [note for note in self.lines() if about in note.lower()]
+        if not notes:
+            none = f"No note says anything about {about}." if about else "There are no notes."
+            return ToolResult("", none)
+        newest = [note.rstrip(".") for note in notes[-READ_ALOUD:]]
+        before = f"The last {READ_ALOUD} of {len(notes)}: " if len(notes) > READ_ALOUD else ""
+        return ToolResult("\n".join(notes), f"{before}{'. '.join(newest)}.")
+
+    def lines(self) -> list[str]:
+        """Return the notes, oldest first. Raises InputError."""
+        try:
+            text = read_file(self.path, FILE_BYTES).decode(errors="replace")
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read: {error.strerror}.") from error
+        lines = (one_line(line).lstrip("-* ").strip() for line in text.splitlines()
+                 if not line.startswith("#"))  # fmt: skip
+        return [line for line in lines if line]
