@@ -261,7 +261,7 @@ class Moonshine:
             # A longer path is never likelier than its beginning.
             if not live:
                 break
-            sound.keep(sources)
+            sound.select(sources)
         if complete:
             complete.sort(key=lambda path: path.score, reverse=True)
             return [path for path in complete if path.score >= complete[0].score - CLOSE], False
@@ -287,7 +287,7 @@ class Moonshine:
                         ways.append((longer.score, number, longer))
             ways = sorted((w for w in ways if w[0] > best.score), key=lambda w: w[0])[-BEAM:]
             live, sound.state = [path for *_, path in ways], state
-            sound.keep([number for _, number, _ in ways])
+            sound.select([number for _, number, _ in ways])
         sound.state = cached
         # Its words are certain now, and the others are judged by their own probability.
         return [Beginning(best.tokens, (0.0,) * (len(best.tokens) - 1))] if best.tokens else []
@@ -421,7 +421,7 @@ class _Sound:
         self.state = {**self.state, **dict(zip(wanted, updates, strict=True))}
         return logits[:, -1]
 
-    def keep(self, sources: list[int]) -> None:
+    def select(self, sources: list[int]) -> None:
         """Go on with paths that extend those of these numbers."""
         count = len(next(iter(self.state.values())))
         if sources != list(range(count)):
