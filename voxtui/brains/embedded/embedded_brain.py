@@ -21,7 +21,6 @@ from voxtui.brains.embedded.live_transcription import (
     LiveUtterance,
     Recogniser,
 )
-from voxtui.brains.embedded.name_spellings import with_name
 from voxtui.brains.embedded.recogniser import stretches
 from voxtui.brains.embedded.tool_prompt import (
     LOOKING,
@@ -226,15 +225,13 @@ class EmbeddedBrain:
             if isinstance(user_input, str):
                 words, doubtful = user_input, ()
             else:
-                heard = self._live.final(user_input, live, timestamps, released)
+                heard = self._live.final(user_input, live, timestamps, released, name)
                 if name and heard.is_foreign:  # others may speak any language
                     self._abandon()
                     return
                 words, doubtful = heard.english(), heard.doubtful
             if not words:
                 return
-            if name:
-                words, doubtful = with_name(words, name), ()
             yield UserTranscript(words, doubtful)
         except (GeneratorExit, ForeignSpeech):
             self._abandon()
@@ -294,7 +291,7 @@ class EmbeddedBrain:
     def _prepare(self, live: LiveUtterance, text: str, complete: bool) -> None:
         """Work on the reply to `text`, or on its beginning. On the thread of the transcription."""
         if name := live.options.name:
-            text = after_name(with_name(text, name), name) or ""
+            text = after_name(text, name) or ""
             if not text:
                 return
         if complete:
