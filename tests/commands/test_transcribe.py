@@ -181,7 +181,7 @@ def voxtui_transcribe(monkeypatch, tmp_path):
     """Run `voxtui transcribe` in a folder with a clip and silence; every segment is `Words.`"""
 
     @contextmanager
-    def recogniser(config, notify):
+    def recogniser(config, notify, careful=False):
         yield SpeechToText(lambda samples: "Words.", "", repeats=False)
 
     monkeypatch.chdir(tmp_path)
