@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.errors import ForeignSpeech, ModelError, how_to_install
-from voxtui.settings.schema import LANGUAGES, BrainConfig
 
 if TYPE_CHECKING:
     from threading import Event as Flag
@@ -297,16 +296,6 @@ class Moonshine:
             self._encoder = self._decoder = None
             if self._choice is not None:
                 self._choice.close()
-
-
-def check_language(config: BrainConfig) -> None:
-    """Raise ModelError if the conversation is in a language that the recogniser does not know."""
-    if config.language not in ("", "en"):
-        raise ModelError(
-            f"The embedded recogniser knows English only, and brain.language is "
-            f"{LANGUAGES[config.language]}.",
-            'Set brain.language = "en", or use the brain voxtral or remote (brain.name).',
-        )
 
 
 def weights() -> Path:
