@@ -74,12 +74,12 @@ types: $(VENV)/.installed-test
 # depends on (spaCy, GPL parts). One resolution of all extras fixes the versions of all three.
 comma := ,
 space := $(subst ,, )
-LOCKED_EXTRAS := remote calendar serve webrtc mcp hands-free languages voxtral kokoro
+LOCKED_EXTRAS := remote calendar serve webrtc mcp hands-free languages whisper voxtral kokoro
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header
 HASHES = --generate-hashes --constraint $@.all
 lock: $(VENV)/.installed-test
 	$(COMPILE) --upgrade --extra embedded --extra remote --extra serve --extra webrtc --extra mcp --extra calendar --extra voxtral \
-		--extra kokoro --extra languages --extra hands-free --group build --group test pyproject.toml > $@.all
+		--extra kokoro --extra languages --extra whisper --extra hands-free --group build --group test pyproject.toml > $@.all
 	@echo '# What `make setup` installs, by `make lock`.' > $@.run
 	$(COMPILE) $(HASHES) --extra embedded --group build pyproject.toml >> $@.run
 	@echo '# What `make setup EXTRAS=...` installs besides requirements.lock, by `make lock`.' > $@.extras

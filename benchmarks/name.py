@@ -26,7 +26,6 @@ import soundfile
 
 from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
-from voxtui.brains.embedded.name_spellings import with_name
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.commands.segmentation import Segmenter, utterances
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
@@ -86,7 +85,8 @@ def in_noise(samples: np.ndarray, random: np.random.Generator) -> np.ndarray:
 class Ears:
     """The detector and the recogniser, with the time that they took."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._detector, self._recogniser = PySilero(), Moonshine()
         self._recogniser.load()
         self.detector_s = self.recogniser_s = 0.0
@@ -101,7 +101,7 @@ class Ears:
         self.detector_s += time.process_time() - started
         for utterance in found:
             started = time.process_time()
-            text = self._recogniser.recognise(utterance.samples).text
+            text = self._recogniser.recognise(utterance.samples, name=self._name).text
             self.recogniser_s += time.process_time() - started
             yield text
 
@@ -136,7 +136,7 @@ def judge(speakers: Speakers, ears: Ears) -> None:
     for voice in voices:
         heard = [" ".join(ears.hear(in_noise(speakers.speak(text, voice), random)))
                  for text in calls]  # fmt: skip
-        wrong = [words for words in heard if after_name(with_name(words, NAME), NAME) is None]
+        wrong = [words for words in heard if after_name(words, NAME) is None]
         missed[voice] = len(wrong)
         print(f"{voice:26} {len(calls) - len(wrong)} of {len(calls)}   {wrong}", flush=True)
     whole = sum(2 * count < len(calls) for count in missed.values())
@@ -146,7 +146,7 @@ def judge(speakers: Speakers, ears: Ears) -> None:
     for voice in ("hibari", *ESPEAK):
         for text in near:
             words = " ".join(ears.hear(in_noise(speakers.speak(text, voice), random)))
-            if after_name(with_name(words, NAME), NAME) is not None:
+            if after_name(words, NAME) is not None:
                 taken[f"{text} -> {words}"] += 1
     print(f"near names taken: {taken.total()} of {len(near) * (1 + len(ESPEAK))}")
     for text, count in taken.most_common():
@@ -166,7 +166,7 @@ def speech(speakers: Speakers, ears: Ears, file: Path, hours: float) -> None:
         for words in ears.hear(sound):
             if not number % 100:
                 print(number, f"{seconds:.0f} s", len(false), flush=True)
-            if after_name(with_name(words, NAME), NAME) is not None:
+            if after_name(words, NAME) is not None:
                 false.append(words)
     share = (ears.detector_s / seconds, ears.recogniser_s / seconds)
     print(f"{seconds / 3600:.2f} h, {number} passages, false calls: {len(false)} {false}")
@@ -180,7 +180,8 @@ def main() -> None:
     parser.add_argument("--kokoro", type=Path)
     parser.add_argument("--hours", type=float, default=2.0)
     options = parser.parse_args()
-    speakers, ears = Speakers(options.kokoro), Ears()
+    speakers = Speakers(options.kokoro)
+    ears = Ears("" if options.what == "spellings" else NAME)
     if options.what == "spellings":
         spellings(speakers, ears)
     elif options.what == "judge":

@@ -95,7 +95,8 @@ class ForeignSpeech(ModelError):
 
     def __init__(self) -> None:
         super().__init__(
-            "That did not sound like English, the only language of the embedded recogniser."
+            "That did not sound like English, the only language of the embedded recogniser.",
+            "For another one: `voxtui models fetch whisper-base`, then brain.language.",
         )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
+    from voxtui.brains.embedded.live_transcription import Recogniser
     from voxtui.dialogue.commands import ReplaceComponents
     from voxtui.dialogue.components.sound_devices import Devices
     from voxtui.dialogue.data import Samples, SpeechChunk
@@ -348,31 +349,41 @@ class SpeechToText:
     """the host that gets the sound; empty: it stays on this machine"""
     repeats: bool
     """cheap enough to recognise an utterance again and again while it grows"""
+    draft: Recognise | None = None
+    """a cheaper recogniser for those repetitions; None: `recognise`"""
 
 
 @contextmanager
-def recogniser(config: Config, notify: Notify) -> Generator[SpeechToText]:
+def recogniser(config: Config, notify: Notify, careful: bool = False) -> Generator[SpeechToText]:
     """Yield the speech recogniser of the brain in force.
 
-    The embedded brain transcribes by Moonshine alone, without its chat model. Raises ModelError.
+    The embedded brain transcribes without its chat model: English by Moonshine, other languages by
+    Whisper. `careful`: final words are Whisper's, if it is here. Raises ModelError.
     """
-    from voxtui.brains.embedded.recogniser import Moonshine, check_language
-    from voxtui.brains.embedded.rescoring import Rescoring
+    from voxtui.brains.embedded import whisper
 
     brain = _transcribing_brain(config, notify)
-    if brain is None:
-        check_language(config.brain)
-        moonshine = Moonshine(Rescoring())
-        moonshine.load()
-        with closing(moonshine):
-
-            def recognise(samples: Samples, cancelled: Flag | None = None) -> str:
-                return moonshine.recognise(samples, cancelled).english()
-
-            yield SpeechToText(recognise, "", repeats=True)
+    if brain is not None:
+        with closing(brain):
+            yield SpeechToText(transcriber(brain), brain.sends_to, repeats=False)
         return
-    with closing(brain):
-        yield SpeechToText(transcriber(brain), brain.sends_to, repeats=False)
+    with closing(whisper.choose(config.brain)) as chosen:
+        chosen.load()
+        recognise = _words_of(chosen)
+        if not careful or isinstance(chosen, whisper.Whisper) or not whisper.is_here():
+            yield SpeechToText(recognise, "", repeats=True)
+            return
+        last = whisper.Whisper(whisper.whisper_directory(), config.brain.language)
+        with closing(last):
+            last.load()
+            yield SpeechToText(_words_of(last), "", repeats=True, draft=recognise)
+
+
+def _words_of(recogniser: Recogniser) -> Recognise:
+    def recognise(samples: Samples, cancelled: Flag | None = None) -> str:
+        return recogniser.recognise(samples, cancelled).english()
+
+    return recognise
 
 
 def transcriber(brain: Brain) -> Recognise:

@@ -39,7 +39,7 @@ def machine(monkeypatch, tmp_path):
         return Devices(opened[-1])
 
     @contextmanager
-    def recogniser(config, notify):
+    def recogniser(config, notify, careful=False):
         yield SpeechToText(lambda samples: "What was said.", "", repeats=False)
 
     monkeypatch.setattr(dictation_daemon, "microphone_alone", microphone_alone)
@@ -169,7 +169,7 @@ def test_words_are_there_if_the_recording_ends_while_the_recogniser_loads(order,
     loads = threading.Event()
 
     @contextmanager
-    def recogniser(config, notify):
+    def recogniser(config, notify, careful=False):
         assert loads.wait(SECONDS)
         yield SpeechToText(lambda samples: "What was said.", "", repeats=False)
 
@@ -279,7 +279,7 @@ def test_a_microphone_that_does_not_open_is_the_answer_to_the_listener(listen, m
 
 def test_a_recogniser_that_fails_is_an_error_of_the_listener(listen, monkeypatch):
     @contextmanager
-    def recogniser(config, notify):
+    def recogniser(config, notify, careful=False):
         raise ModelError("The model is damaged.")
         yield
 

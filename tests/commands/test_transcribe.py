@@ -92,7 +92,7 @@ def test_speech_in_another_language_is_left_out_and_told_in_one_sentence(tmp_pat
     assert out == "English.\n"
     assert err == (
         "clip.wav (at 1 s): That did not sound like English, the only language of the embedded "
-        "recogniser.\n"
+        "recogniser. For another one: `voxtui models fetch whisper-base`, then brain.language.\n"
     )
 
 
@@ -181,7 +181,7 @@ def voxtui_transcribe(monkeypatch, tmp_path):
     """Run `voxtui transcribe` in a folder with a clip and silence; every segment is `Words.`"""
 
     @contextmanager
-    def recogniser(config, notify):
+    def recogniser(config, notify, careful=False):
         yield SpeechToText(lambda samples: "Words.", "", repeats=False)
 
     monkeypatch.chdir(tmp_path)
@@ -246,19 +246,22 @@ def test_auto_without_voxtral_transcribes_by_the_embedded_recogniser(transcribe,
         def warm_up(self, progress):
             raise ModelError("The weights are gone.")
 
-    monkeypatch.setattr("voxtui.brains.embedded.recogniser.Moonshine", Recogniser)
+    monkeypatch.setattr("voxtui.brains.embedded.whisper.Moonshine", Recogniser)
     assert transcribe(Broken(), "auto").out == "Recognised.\n"
 
 
 def test_another_language_is_refused_by_the_embedded_recogniser(tmp_path, monkeypatch):
+    """Unless Whisper is here."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     soundfile.write(tmp_path / "clip.wav", sound("..xxxxxxxxxx....."), SAMPLE_RATE)
     arguments = ["transcribe", str(tmp_path / "clip.wav"), "--set", "brain.name=embedded"]
     refused = CliRunner().invoke(cli, [*arguments, "--language", "fr"]).exception
     assert isinstance(refused, ModelError)
-    assert refused.message == (
+    assert refused.message.startswith(
         "The embedded recogniser knows English only, and brain.language is French."
     )
+    assert "voxtui models fetch whisper-base" in str(refused)
     wrong = CliRunner().invoke(cli, [*arguments, "--language", "xx"]).exception
     assert "--language: brain.language" in str(wrong)
 

@@ -81,9 +81,9 @@ def left_behind():
 
 def test_the_parts_of_every_known_model_make_up_its_size():
     for model in CHAT_MODELS.values():
-        if model.parts:
-            assert (len(model.parts) - 1) * model.part_size < model.size
-            assert model.size <= len(model.parts) * model.part_size
+        if model.file.parts:
+            assert (len(model.file.parts) - 1) * model.file.part_size < model.size
+            assert model.size <= len(model.file.parts) * model.file.part_size
         assert model.file.size == model.size
         assert re.fullmatch("sha256:[0-9a-f]{64}", model.file.digest)
 

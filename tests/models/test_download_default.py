@@ -41,7 +41,7 @@ def siblings(empty_store: None, monkeypatch: pytest.MonkeyPatch) -> tuple[Model,
     file = replace(
         TINY.file, repository="someone/general", path="general.gguf", size=size, digest=digest
     )
-    general = replace(TINY, name=GENERAL, file=file, size=size, parts=())
+    general = replace(TINY, name=GENERAL, file=replace(file, parts=()), size=size)
     packaged = replace(TINY, name=PACKAGED)
     monkeypatch.setitem(CHAT_MODELS, GENERAL, general)
     monkeypatch.setitem(CHAT_MODELS, PACKAGED, packaged)
@@ -75,8 +75,8 @@ def test_the_siblings_share_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert CHAT_MODELS[GENERAL].opening == CHAT_MODELS[PACKAGED].opening
     assert CHAT_MODELS[GENERAL].licence == CHAT_MODELS[PACKAGED].licence
-    assert not CHAT_MODELS[GENERAL].parts
-    assert CHAT_MODELS[PACKAGED].parts
+    assert not CHAT_MODELS[GENERAL].file.parts
+    assert CHAT_MODELS[PACKAGED].file.parts
 
 
 def test_the_general_model_comes_from_a_hub_that_answers(

@@ -17,6 +17,7 @@ from voxtui.errors import InputError, ModelError
 from voxtui.models.catalogue import (
     CHAT_MODELS,
     KOKORO_VOICES,
+    WHISPER,
     WORD_MODEL,
     Model,
     Source,
@@ -30,6 +31,7 @@ from voxtui.models.installed import (
     kokoro_files,
     model_file,
     voxtral_directory,
+    whisper_directory,
 )
 from voxtui.settings.paths import user_path
 from voxtui.settings.schema import AUTO, LANGUAGES, Config
@@ -63,6 +65,8 @@ def list_models(config: Config) -> Iterator[Listed]:
         yield _listed(model, partial(model_file, model.name), model.name == chosen)
     if chosen not in CHAT_MODELS:
         yield Listed(chosen, True, chosen, note="a file of your own")
+    foreign = config.brain.language not in ("", "en")
+    yield _listed(WHISPER, whisper_directory, foreign and config.brain.name == "embedded")
     brain = voxtral(config.brain.voxtral.model)
     if isinstance(brain, Model):
         yield _listed(brain, partial(voxtral_directory, brain.repository, rehash=True))
@@ -111,6 +115,8 @@ def fetch(
         raise InputError(
             "--language belongs to kokoro: `voxtui models fetch kokoro --language fr`."
         )
+    if name == WHISPER.name and file:
+        raise InputError(f"{name} has several files, so --from cannot name it.")
     if name in ("voxtral", "kokoro") and (file or source == "packages"):
         raise InputError(
             f"{name} can be downloaded from the hub only.",
@@ -174,6 +180,8 @@ def _named(
                 f"It has: {', '.join(KOKORO_VOICES)}.",
             )
         return kokoro(config.voice, language), partial(kokoro_directory, config, language)
+    if name == WHISPER.name:
+        return WHISPER, whisper_directory
     chosen = name or config.brain.embedded.model
     find = partial(model_file, chosen)
     chat = chat_model_name(chosen)

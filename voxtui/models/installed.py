@@ -13,6 +13,7 @@ from voxtui.models.catalogue import (
     GENERAL,
     KOKORO_MODEL,
     PACKAGED,
+    WHISPER,
     Model,
     chat_model,
     kokoro,
@@ -101,6 +102,21 @@ def voxtral_directory(model: str, rehash: bool = False) -> Path:
             _check_unchanged(files, named, rehash)
             return directory
     raise missing(named)
+
+
+@access_errors()
+def whisper_directory(beat: Callable[[], object] = lambda: None) -> Path:
+    """Return the directory of whisper-base. Raises ModelError; otherwise as `model_file`."""
+    for file in WHISPER.files:
+        path = WHISPER.directory / file.path
+        problem = ""
+        if not path.exists():
+            problem = f"{WHISPER.name} is not on this machine yet."
+        elif not has_size(path, file) or not is_released(path, file, beat):
+            problem = f"{path} is damaged: it is not the released file."
+        if problem:
+            raise ModelError(problem, f"Run `voxtui models fetch {WHISPER.name}`.")
+    return WHISPER.directory
 
 
 @dataclass(frozen=True, slots=True)

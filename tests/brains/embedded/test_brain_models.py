@@ -42,10 +42,10 @@ class CountingMoonshine(Moonshine):
         self.passes = 0
         self.passed = Flag()
 
-    def recognise(self, samples, cancelled=None):  # type: ignore[no-untyped-def]
+    def recognise(self, samples, cancelled=None, name=""):  # type: ignore[no-untyped-def]
         self.passes += 1
         try:
-            return super().recognise(samples)
+            return super().recognise(samples, name=name)
         finally:
             self.passed.set()
 

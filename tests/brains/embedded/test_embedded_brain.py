@@ -331,10 +331,10 @@ def test_only_words_after_the_name_reach_the_chat_model(brain: Scripted) -> None
     before = len(brain.chat.prompts)
     assert listened(brain, "They sold the house.") == "They sold the house."
     assert listened(brain, FOREIGN) == ""
-    assert listened(brain, "Hey Fox, how are you?") == "Hey Vox, how are you?It is so."
+    assert listened(brain, "Hey Vox, how are you?") == "Hey Vox, how are you?It is so."
     prompts = brain.chat.prompts[before:]
     assert any("how are you?" in prompt for prompt in prompts)
-    assert not any("Fox" in p or "Vox, how" in p or "house" in p for p in prompts)
+    assert not any("Vox, how" in p or "house" in p for p in prompts)
 
 
 def test_a_typed_text_that_repeats_itself_is_answered(brain: Scripted) -> None:
@@ -678,7 +678,7 @@ def test_typed_text_is_answered_while_a_discarded_utterance_is_still_transcribed
     transcribing, go_on, cancelled = Flag(), Flag(), Flag()
     recognise = brain.recogniser.recognise
 
-    def slow(samples: object) -> Heard:
+    def slow(samples: object, name: str = "") -> Heard:
         transcribing.set()
         assert go_on.wait(SECONDS)
         return recognise(samples)

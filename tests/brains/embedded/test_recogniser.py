@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.word_errors import word_errors
 from tests.brains.conftest import Question
+from voxtui.audio.resampling import resample
 from voxtui.brains.embedded.recogniser import (
     END,
     LONG_SECONDS,
@@ -22,7 +23,10 @@ from voxtui.brains.embedded.recogniser import (
     stretches,
 )
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
+from voxtui.dialogue.listening.name import after_name
 from voxtui.errors import ModelError
+from voxtui.settings.schema import VoiceConfig
+from voxtui.voices.hibari import HibariVoice
 
 
 @pytest.mark.models
@@ -101,3 +105,30 @@ def test_a_whisper_is_recognised_as_the_same_words_aloud(questions: list[Questio
 def test_silence_and_no_sound_at_all_are_not_amplified_into_numbers_that_overflow() -> None:
     assert np.isfinite(louder(np.zeros(1600, np.float32))).all()
     assert len(louder(np.zeros(0, np.float32))) == 0
+
+
+@pytest.mark.models
+def test_a_name_that_may_have_been_said_is_written_as_it_is_spelt(
+    questions: list[Question],
+) -> None:
+    recogniser = Moonshine()
+    recogniser.load()
+    voice = HibariVoice(VoiceConfig())
+    voice.warm_up(lambda step, fraction: None)
+    try:
+        spoken = {
+            text: np.concatenate([chunk.samples for chunk in voice.speak(text)])
+            for text in ("Hey Vox, how old is the moon?", "Hey Vox.", "He walks to work every day.")
+        }
+    finally:
+        voice.close()
+    words = [
+        recogniser.recognise(resample(samples, 24_000, SAMPLE_RATE), name="Hey Vox").text
+        for samples in spoken.values()
+    ]
+    assert [after_name(heard, "Hey Vox") for heard in words[:2]] == ["how old is the moon?", ""]
+    assert words[2] == "He walks to work every day."
+    for question in questions[:3]:
+        samples = question.utterance().samples
+        assert recogniser.recognise(samples, name="Hey Vox") == recogniser.recognise(samples)
+    recogniser.close()

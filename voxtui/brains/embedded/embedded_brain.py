@@ -21,9 +21,7 @@ from voxtui.brains.embedded.live_transcription import (
     LiveUtterance,
     Recogniser,
 )
-from voxtui.brains.embedded.name_spellings import with_name
-from voxtui.brains.embedded.recogniser import Moonshine, check_language, stretches
-from voxtui.brains.embedded.rescoring import Rescoring
+from voxtui.brains.embedded.recogniser import stretches
 from voxtui.brains.embedded.tool_prompt import (
     LOOKING,
     ToolChoice,
@@ -31,6 +29,7 @@ from voxtui.brains.embedded.tool_prompt import (
     tool_choice,
     tool_prefix,
 )
+from voxtui.brains.embedded.whisper import choose
 from voxtui.brains.prompting import (
     SPEAKABLE,
     after_clock,
@@ -58,7 +57,7 @@ from voxtui.models.catalogue import CHAT_MODELS, Model, Source, chat_model
 from voxtui.models.download import download, download_default
 from voxtui.models.installed import chat_model_name, check_content, model_file
 from voxtui.settings.paths import user_folders
-from voxtui.settings.schema import AUTO, Config
+from voxtui.settings.schema import AUTO, LANGUAGES, Config
 
 TYPING_PAUSE_SECONDS = 0.25
 """A reply to a typed text is drafted once no key was pressed for this time."""
@@ -78,7 +77,9 @@ class _Unwanted(Exception):
 
 
 class EmbeddedBrain:
-    """Moonshine and a GGUF chat model. English only: raises ModelError for another language.
+    """Moonshine, or Whisper for another language than English, and a GGUF chat model.
+
+    Raises ModelError if the recogniser of the language is not here.
 
     `fetches`: download the chat model at warm-up if it is missing. `notify` says which, and why.
     """
@@ -95,7 +96,8 @@ class EmbeddedBrain:
         recogniser: Recogniser | None = None,
         chat: ChatModel | None = None,
     ) -> None:
-        check_language(config.brain)
+        self._recogniser = recogniser or choose(config.brain)
+        self._language = config.brain.language or "en"
         self._named = config.brain.embedded.model
         self._model = chat_model_name(self._named)
         known = CHAT_MODELS.get(self._model)
@@ -105,7 +107,9 @@ class EmbeddedBrain:
         self._sampling = config.generation.sampling()
         self._instruction = instruction(config)
         self._examples = examples(config)
-        self._recogniser = recogniser or Moonshine(Rescoring())
+        if self._language != "en":  # the examples are English, and so would be the answers
+            self._instruction += f" Always answer in {LANGUAGES[self._language]}."
+            self._examples = ()
         read = config.history.tokens(self.name) + config.input.tokens(self.name)
         context = PROMPT_TOKENS + read * 5 // 4 + self._sampling.max_new_tokens
         self._chat = chat or Llama(
@@ -126,7 +130,7 @@ class EmbeddedBrain:
     def description(self) -> str:
         name = self._model.removesuffix(".gguf").rpartition("/")[2]
         known = CHAT_MODELS.get(self._model)
-        return f"embedded: {name} ({known.title if known else name}, English)"
+        return f"embedded: {name} ({known.title if known else name}, {LANGUAGES[self._language]})"
 
     def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
         if self._fetches:
@@ -221,15 +225,13 @@ class EmbeddedBrain:
             if isinstance(user_input, str):
                 words, doubtful = user_input, ()
             else:
-                heard = self._live.final(user_input, live, timestamps, released)
+                heard = self._live.final(user_input, live, timestamps, released, name)
                 if name and heard.is_foreign:  # others may speak any language
                     self._abandon()
                     return
                 words, doubtful = heard.english(), heard.doubtful
             if not words:
                 return
-            if name:
-                words, doubtful = with_name(words, name), ()
             yield UserTranscript(words, doubtful)
         except (GeneratorExit, ForeignSpeech):
             self._abandon()
@@ -267,7 +269,7 @@ class EmbeddedBrain:
         self._loaded().abandon_newest()
 
     def language(self, reply: str, timestamps: Timestamps) -> str:
-        return "en"
+        return self._language
 
     def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
         for number, (start, end) in enumerate(stretches(utterance)):
@@ -289,7 +291,7 @@ class EmbeddedBrain:
     def _prepare(self, live: LiveUtterance, text: str, complete: bool) -> None:
         """Work on the reply to `text`, or on its beginning. On the thread of the transcription."""
         if name := live.options.name:
-            text = after_name(with_name(text, name), name) or ""
+            text = after_name(text, name) or ""
             if not text:
                 return
         if complete:

@@ -33,7 +33,9 @@ class Recogniser(Protocol):
 
     def load(self) -> None: ...
 
-    def recognise(self, samples: Samples, cancelled: Flag | None = None) -> Heard: ...
+    def recognise(
+        self, samples: Samples, cancelled: Flag | None = None, name: str = ""
+    ) -> Heard: ...
 
     def close(self) -> None: ...
 
@@ -142,16 +144,22 @@ class LiveTranscription:
         live: LiveUtterance | None,
         timestamps: Timestamps,
         released: float,
+        name: str = "",
     ) -> Heard:
-        """Transcribe `utterance`, unless a pass has covered exactly its frames already."""
+        """Transcribe `utterance`, unless a pass has covered exactly its frames already.
+
+        `name`: see Moonshine.recognise.
+        """
         partials, fixed = (live.partials, live.fixed) if live is not None else ([], {})
         ready = [p for p in partials if p.origin is not None and p.origin == utterance.origin]
-        final = ready[-1] if ready else self._pass(utterance, fixed)
+        final = ready[-1] if ready else self._pass(utterance, fixed, name)
         timestamps.record(Milestone.TRANSCRIBED, final.ended_at)
         timestamps.speculative_s += max(0.0, min(released, final.ended_at) - final.started_at)
         return final.heard
 
-    def _pass(self, utterance: Utterance, fixed: dict[tuple[int, int], Heard]) -> PartialTranscript:
+    def _pass(
+        self, utterance: Utterance, fixed: dict[tuple[int, int], Heard], name: str
+    ) -> PartialTranscript:
         self._pause()
         started = time.monotonic()
         parts = stretches(utterance)
@@ -159,7 +167,9 @@ class LiveTranscription:
         for part in parts:
             heard = fixed.get(part)
             if heard is None:
-                heard = self._recogniser.recognise(utterance.samples[part[0] : part[1]])
+                samples = utterance.samples[part[0] : part[1]]
+                begin = name if part == parts[0] else ""
+                heard = self._recogniser.recognise(samples, name=begin)
             if part != parts[-1]:
                 fixed[part] = heard
             found.append(heard)
@@ -210,7 +220,7 @@ class LiveTranscription:
         utterance = live.recording.utterance(extent)
         if utterance is None:
             return
-        partial = self._pass(utterance, live.fixed)
+        partial = self._pass(utterance, live.fixed, live.options.name)
         text, before = partial.heard.text, live.partials[-1].heard.text if live.partials else None
         live.partials = [*live.partials[-1:], partial]
         if live.cancelled.is_set() or partial.heard.is_foreign:

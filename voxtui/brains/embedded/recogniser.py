@@ -13,7 +13,7 @@ import math
 import re
 import threading
 import zlib
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.errors import ForeignSpeech, ModelError, how_to_install
-from voxtui.settings.schema import LANGUAGES, BrainConfig
 
 if TYPE_CHECKING:
     from threading import Event as Flag
@@ -75,6 +74,9 @@ SPACE = "\u2581".encode()
 
 BEAM = 5
 """Most beginnings of a transcript that the decoder follows at the same time."""
+
+NAMED = -8.0
+"""Least log-probability of a name at the beginning of an utterance, to be taken for it."""
 
 MARGIN = 3.0
 """A beginning is dropped if its log-probability is this much below the best one's. So clear speech
@@ -213,24 +215,27 @@ class Moonshine:
             if given.name.startswith(PAST)
         ]
 
-    def recognise(self, samples: Samples, cancelled: Flag | None = None) -> Heard:
+    def recognise(self, samples: Samples, cancelled: Flag | None = None, name: str = "") -> Heard:
         """Return the words in `samples` (float32, 16 kHz, up to 30 s). Raises ModelError.
 
-        Ends at the next token once `cancelled` is set.
+        Ends at the next token once `cancelled` is set. They begin with `name` if it may have been
+        said there.
         """
-        candidates = self.candidates(samples, cancelled)
+        candidates = self.candidates(samples, cancelled, name)
         if self._choice is None or len(candidates) == 1:
             return candidates[0]
         with self._lock:
             return self._choice.choose(candidates)
 
-    def candidates(self, samples: Samples, cancelled: Flag | None = None) -> list[Heard]:
+    def candidates(
+        self, samples: Samples, cancelled: Flag | None = None, name: str = ""
+    ) -> list[Heard]:
         """Return at least one transcript, the likeliest first; no two have the same words.
 
         The others are CLOSE to it. As `recognise` otherwise.
         """
         with self._lock, _model_errors("The embedded recogniser failed"):
-            paths, endless = self._decode(samples, cancelled)
+            paths, endless = self._decode(samples, cancelled, name)
         heard: dict[str, Heard] = {}
         for path in paths:
             pieces = [self._pieces[token] for token in path.tokens[1:]]
@@ -238,64 +243,59 @@ class Moonshine:
             heard.setdefault(same_words(one.text), replace(one, endless=endless, score=path.score))
         return list(heard.values())
 
-    def _decode(self, samples: Samples, cancelled: Flag | None) -> tuple[list[Beginning], bool]:
+    def _decode(
+        self, samples: Samples, cancelled: Flag | None, name: str
+    ) -> tuple[list[Beginning], bool]:
         """Return the transcripts, the likeliest first, and whether the decoder was stopped."""
-        import numpy as np
-
-        sound = np.zeros((1, max(len(samples), SHORTEST)), np.float32)
-        sound[0, : len(samples)] = louder(samples)
-        everything = np.ones(sound.shape, np.int64)
-        (encoded,) = self._encoder.run(None, {"input_values": sound, "attention_mask": everything})
-        cache = {
-            name: np.zeros((1, heads, len(encoded[0]) if ENCODER in name else 0, size), np.float32)
-            for name, heads, size in self._cached
-        }
+        sound = _Sound(self._encoder, self._decoder, self._cached, samples)
         live, complete = [Beginning((START,))], list[Beginning]()
-        for number in range(math.ceil(len(samples) / SAMPLE_RATE * TOKENS_PER_SECOND)):
+        if name:
+            live = self._named(sound, NameTokens(name, self._pieces)) or live
+        for _ in range(math.ceil(len(samples) / SAMPLE_RATE * TOKENS_PER_SECOND)):
             if cancelled is not None and cancelled.is_set():
                 break
-            # What depends on the sound alone is computed with the first token.
-            wanted = [name for name in cache if not number or ENCODER not in name]
-            logits, *updates = self._decoder.run(
-                ["logits", *(name.replace(PAST, PRESENT) for name in wanted)],
-                {
-                    "input_ids": np.array([path.tokens[-1:] for path in live]),
-                    "use_cache_branch": np.array([number > 0]),
-                    "encoder_hidden_states": np.repeat(encoded, len(live), 0),
-                    # of the sound: the decoder thins it out
-                    "encoder_attention_mask": np.repeat(everything, len(live), 0),
-                    **cache,
-                },
-            )
-            cache.update(zip(wanted, updates, strict=True))
             best = max((path.score for path in complete), default=-math.inf)
-            live, sources, ended = extended(live, logits[:, -1], best - CLOSE)
+            live, sources, ended = extended(live, sound.logits(live), best - CLOSE)
             complete += ended
             # A longer path is never likelier than its beginning.
             if not live:
                 break
-            if sources != list(range(len(logits))):
-                cache = {name: values[sources] for name, values in cache.items()}
+            sound.select(sources)
         if complete:
             complete.sort(key=lambda path: path.score, reverse=True)
             return [path for path in complete if path.score >= complete[0].score - CLOSE], False
         return live[:1], True
+
+    def _named(self, sound: _Sound, name: NameTokens) -> list[Beginning]:
+        """Return the likeliest way to write the name at the beginning; nothing if it is unlikely.
+
+        A name is no usual word, so the likeliest words are others where it was said. Here only the
+        name may be written, and its probability tells whether it was.
+        """
+        live, best, cached = [Beginning((START,))], Beginning(score=NAMED), sound.state
+        while live:
+            rows = log_softmax(sound.logits(live))
+            ways: list[tuple[float, int, Beginning]] = []
+            state = sound.state
+            for number, path in enumerate(live):
+                for token, is_whole in name.following(path.tokens[1:]):
+                    longer = path.followed_by(token, float(rows[number, token]))
+                    if is_whole and longer.score > best.score:
+                        best, cached = longer, sound.only(number)
+                    elif not is_whole:
+                        ways.append((longer.score, number, longer))
+            ways = sorted((w for w in ways if w[0] > best.score), key=lambda w: w[0])[-BEAM:]
+            live, sound.state = [path for *_, path in ways], state
+            sound.select([number for _, number, _ in ways])
+        sound.state = cached
+        # Its words are certain now, and the others are judged by their own probability.
+        return [Beginning(best.tokens, (0.0,) * (len(best.tokens) - 1))] if best.tokens else []
 
     def close(self) -> None:
         with self._lock:
             self._encoder = self._decoder = None
             if self._choice is not None:
                 self._choice.close()
-
-
-def check_language(config: BrainConfig) -> None:
-    """Raise ModelError if the conversation is in a language that the recogniser does not know."""
-    if config.language not in ("", "en"):
-        raise ModelError(
-            f"The embedded recogniser knows English only, and brain.language is "
-            f"{LANGUAGES[config.language]}.",
-            'Set brain.language = "en", or use the brain voxtral or remote (brain.name).',
-        )
 
 
 def weights() -> Path:
@@ -368,6 +368,90 @@ def louder(samples: Samples) -> Samples:
     return samples * np.float32(min(MOST_GAIN, LOUD / max(level, 1e-9)))
 
 
+class _Sound:
+    """The decoder over one sound, with its state after the tokens of each path."""
+
+    def __init__(
+        self, encoder: Any, decoder: Any, cached: Sequence[tuple[str, int, int]], samples: Samples
+    ) -> None:
+        import numpy as np
+
+        sound = np.zeros((1, max(len(samples), SHORTEST)), np.float32)
+        sound[0, : len(samples)] = louder(samples)
+        self._decoder = decoder
+        self._everything = np.ones(sound.shape, np.int64)
+        inputs = {"input_values": sound, "attention_mask": self._everything}
+        (self._encoded,) = encoder.run(None, inputs)
+        self.state: dict[str, Samples] = {
+            name: np.zeros(
+                (1, heads, len(self._encoded[0]) if ENCODER in name else 0, size), np.float32
+            )
+            for name, heads, size in cached
+        }
+
+    def logits(self, live: Sequence[Beginning]) -> Samples:
+        """Return those of the token after each path, of which the state knows all but the last."""
+        import numpy as np
+
+        is_first = len(live[0].tokens) == 1
+        # What depends on the sound alone is computed with the first token.
+        wanted = [name for name in self.state if is_first or ENCODER not in name]
+        logits, *updates = self._decoder.run(
+            ["logits", *(name.replace(PAST, PRESENT) for name in wanted)],
+            {
+                "input_ids": np.array([path.tokens[-1:] for path in live]),
+                "use_cache_branch": np.array([not is_first]),
+                "encoder_hidden_states": np.repeat(self._encoded, len(live), 0),
+                # of the sound: the decoder thins it out
+                "encoder_attention_mask": np.repeat(self._everything, len(live), 0),
+                **self.state,
+            },
+        )
+        self.state = {**self.state, **dict(zip(wanted, updates, strict=True))}
+        return logits[:, -1]
+
+    def select(self, sources: list[int]) -> None:
+        """Go on with paths that extend those of these numbers."""
+        count = len(next(iter(self.state.values())))
+        if sources != list(range(count)):
+            self.state = {name: values[sources] for name, values in self.state.items()}
+
+    def only(self, number: int) -> dict[str, Samples]:
+        return {name: values[[number]] for name, values in self.state.items()}
+
+
+class NameTokens:
+    """The ways to write a name as tokens, in any case, with commas or without."""
+
+    def __init__(self, name: str, pieces: Sequence[bytes]) -> None:
+        self._name, self._pieces = name.lower(), pieces
+        self._useful = [
+            token
+            for token, piece in enumerate(pieces)
+            if token > END and (piece in (SPACE, b",") or self._text(piece) in self._name)
+            and (piece in (SPACE, b",") or self._text(piece))
+        ]  # fmt: skip
+
+    def following(self, tokens: Sequence[int]) -> Iterator[tuple[int, bool]]:
+        """Yield each token that goes on with the name after `tokens`, and whether it ends it."""
+        written = b"".join(self._pieces[token] for token in tokens)
+        for token in self._useful:
+            text = self._text(written + self._pieces[token])
+            if self._name.startswith(text) and text:
+                yield token, text == self._name
+
+    def _text(self, pieces: bytes) -> str:
+        text = pieces.replace(SPACE, b" ").decode(errors="replace").lower()
+        return " ".join(text.replace(",", "").split())
+
+
+def log_softmax(logits: Samples) -> Samples:
+    import numpy as np
+
+    rows = logits - logits.max(1, keepdims=True)
+    return rows - np.log(np.exp(rows).sum(1, keepdims=True))
+
+
 def extended(
     live: Sequence[Beginning], logits: Samples, least: float = -math.inf
 ) -> tuple[list[Beginning], list[int], list[Beginning]]:
@@ -378,8 +462,7 @@ def extended(
     """
     import numpy as np
 
-    rows = logits - logits.max(1, keepdims=True)
-    rows = rows - np.log(np.exp(rows).sum(1, keepdims=True))
+    rows = log_softmax(logits)
     ways = sorted(
         (
             (path.score + float(rows[number, token]), number, int(token))

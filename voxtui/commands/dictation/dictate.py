@@ -90,7 +90,7 @@ def _dictate(config: Config, quiet: bool) -> Dictated:
         try:
             line.show("The microphone is starting …")
             dictation.open()
-            with recogniser(config, partial(click.echo, err=True)) as to_text:
+            with recogniser(config, partial(click.echo, err=True), careful=True) as to_text:
                 if to_text.sends_to:
                     line.notice(f"Your voice goes to {to_text.sends_to}.")
                 detector = build_detector(config)

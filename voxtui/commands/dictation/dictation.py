@@ -17,7 +17,7 @@ from voxtui.dialogue.listening.level import diagnose_level
 from voxtui.dialogue.protocols import SpeechDetector
 from voxtui.errors import DeviceError, ForeignSpeech, one_line
 from voxtui.settings.schema import VadConfig
-from voxtui.wiring import SpeechToText
+from voxtui.wiring import Recognise, SpeechToText
 
 LEAST_SECONDS = 12.0
 """A pause ends a segment only after this, because words are recognised better in their sentence."""
@@ -207,7 +207,7 @@ class Dictation:
         if not new or new * FRAME_SECONDS < least or not (part := recording.utterance(extent)):
             return
         started = time.monotonic()
-        text = _words(part, to_text)
+        text = _words(part, to_text.draft or to_text.recognise)
         self._pass_s = time.monotonic() - started
         self._partial = (part, text)
         if text is not None:
@@ -218,7 +218,8 @@ class Dictation:
             return
         known, self._partial = self._partial, None
         same = known is not None and known[0].is_same(utterance)
-        text = known[1] if known and same else _words(utterance, to_text)
+        last = to_text.draft is None  # else the words of the caption are only a draft
+        text = known[1] if known and same and last else _words(utterance, to_text.recognise)
         if text is None:
             self._problem = str(ForeignSpeech())
         else:
@@ -228,9 +229,9 @@ class Dictation:
         return one_line(" ".join(" ".join((*self._texts, partial)).split()))
 
 
-def _words(utterance: Utterance, to_text: SpeechToText) -> str | None:
+def _words(utterance: Utterance, recognise: Recognise) -> str | None:
     """Return the words of `utterance`; None if the recogniser does not know their language."""
     try:
-        return to_text.recognise(utterance.samples)
+        return recognise(utterance.samples)
     except ForeignSpeech:
         return None

@@ -379,7 +379,7 @@ class DictationDaemon:
 
         try:
             if self._to_text is None:
-                loading = recogniser(self._config, lambda sentence: None)
+                loading = recogniser(self._config, lambda sentence: None, careful=True)
                 self._to_text = self._loaded.enter_context(loading)
             detector = build_detector(self._config)
             self._dictated = dictation.listen(self._config.vad, detector, self._to_text, ended_at)

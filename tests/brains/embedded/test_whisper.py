@@ -1,0 +1,118 @@
+"""Whisper: its features and its tokens, against transformers; its weights where they are here."""
+
+import dataclasses
+import hashlib
+
+import numpy as np
+import pytest
+
+from tests.models.tiny_model import CONTENT
+from voxtui.brains.embedded import whisper as module
+from voxtui.brains.embedded.recogniser import Heard, Moonshine
+from voxtui.brains.embedded.whisper import Whisper, choose, is_here, log_mel, text_of
+from voxtui.errors import ModelError
+from voxtui.models import installed
+from voxtui.models.catalogue import WHISPER, ModelFile
+from voxtui.settings.schema import BrainConfig
+
+
+def test_the_features_are_those_of_the_maker():
+    from transformers import WhisperFeatureExtractor
+
+    sound = np.random.default_rng(1).normal(0, 0.1, 50_000).astype(np.float32)
+    expected = WhisperFeatureExtractor()(sound, sampling_rate=16_000, return_tensors="np")
+    assert np.allclose(log_mel(sound), expected["input_features"][0], atol=2e-4)
+
+
+def test_tokens_are_bytes_of_utf_8():
+    assert text_of(["<|es|>", "ĠMa", "Ã±", "ana", "Ġ", "Â¿", "quÃ©", "?", "<|endoftext|>"]) == (
+        "Mañana ¿qué?"
+    )
+
+
+def test_english_is_moonshines_and_another_language_whispers(monkeypatch, tmp_path):
+    assert isinstance(choose(BrainConfig()), Moonshine)
+    assert isinstance(choose(BrainConfig(language="en")), Moonshine)
+    monkeypatch.setattr(module, "whisper_directory", lambda: tmp_path)
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(ModelError, match="is Spanish") as refused:
+        choose(BrainConfig(language="es"))
+    assert "whisper" in str(refused.value) and not is_here()
+    monkeypatch.setattr(module, "find_spec", lambda name: True)
+    assert isinstance(choose(BrainConfig(language="es")), Whisper) and is_here()
+
+
+def test_without_the_model_the_way_to_it_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "find_spec", lambda name: True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(ModelError, match="voxtui models fetch whisper-base"):
+        choose(BrainConfig(language="es"))
+    assert not is_here()
+
+
+def test_a_file_that_is_not_the_released_one_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    digest = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
+    model = dataclasses.replace(WHISPER, files=(ModelFile("a/b", "f.bin", len(CONTENT), digest),))
+    monkeypatch.setattr(installed, "WHISPER", model)
+    model.directory.mkdir(parents=True)
+    (model.directory / "f.bin").write_bytes(CONTENT)
+    assert installed.whisper_directory() == model.directory
+    (model.directory / "f.bin").write_bytes(CONTENT[:-1] + b"x")
+    with pytest.raises(ModelError, match="is damaged"):
+        installed.whisper_directory()
+
+
+class FakeRuntime:
+    """FakeCtranslate2: hears what it is made with."""
+
+    def __init__(self, languages, no_speech=0.0, score=-0.1):
+        self.languages, self.no_speech, self.score = languages, no_speech, score
+        self.models = self
+        self.StorageView = self
+
+    def Whisper(self, folder, **options):  # noqa: N802
+        return self
+
+    def from_array(self, features):
+        assert features.shape == (1, 80, 3000)
+        return features
+
+    def encode(self, features):
+        return features
+
+    def detect_language(self, encoded):
+        return [self.languages]
+
+    def generate(self, encoded, prompts, **options):
+        self.prompt = prompts[0]
+        result = type("Result", (), {})()
+        result.sequences, result.scores = [["ĠHola", "."]], [self.score]
+        result.no_speech_prob = self.no_speech
+        return [result]
+
+
+@pytest.mark.parametrize(
+    ("languages", "used"),
+    [
+        ([("<|es|>", 0.9), ("<|en|>", 0.1)], "<|es|>"),
+        ([("<|es|>", 0.4), ("<|en|>", 0.3)], "<|en|>"),  # not sure enough
+        ([("<|cy|>", 0.9), ("<|fr|>", 0.05), ("<|en|>", 0.04)], "<|en|>"),  # one nobody chose
+    ],
+)
+def test_the_language_is_found_out(monkeypatch, tmp_path, languages, used):
+    runtime = FakeRuntime(languages)
+    monkeypatch.setattr(module, "import_module", lambda name: runtime)
+    whisper = Whisper(tmp_path, "")
+    whisper.load()
+    assert whisper.recognise(np.zeros(16_000, np.float32)) == Heard("Hola.")
+    assert runtime.prompt[1] == used
+
+
+def test_words_invented_for_silence_are_dropped(monkeypatch, tmp_path):
+    runtime = FakeRuntime([], no_speech=0.9, score=-1.5)
+    monkeypatch.setattr(module, "import_module", lambda name: runtime)
+    whisper = Whisper(tmp_path, "es")
+    whisper.load()
+    assert whisper.recognise(np.zeros(16_000, np.float32)).text == ""
+    assert runtime.prompt[1] == "<|es|>"

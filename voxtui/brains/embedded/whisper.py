@@ -1,0 +1,193 @@
+"""Whisper base in many languages, on the CPU: for speech that Moonshine does not know.
+
+Its encoder always works on 30 seconds, so a pass takes about a second of a core, however short.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from voxtui.brains.embedded.recogniser import Heard, Moonshine
+from voxtui.brains.embedded.rescoring import Rescoring
+from voxtui.dialogue.data import SAMPLE_RATE
+from voxtui.errors import ModelError, how_to_install
+from voxtui.models.installed import whisper_directory
+from voxtui.settings.schema import LANGUAGES, BrainConfig
+
+if TYPE_CHECKING:
+    from threading import Event as Flag
+
+    from voxtui.brains.embedded.live_transcription import Recogniser
+    from voxtui.dialogue.data import Samples
+
+WINDOW_SECONDS = 30
+"""What the encoder takes; shorter sound is followed by silence."""
+
+FFT, HOP, MELS = 400, 160, 80
+"""Samples of a window, samples between two, and bands, as the model was trained."""
+
+BEAM = 5
+"""Most beginnings of a transcript that the decoder follows; 1 takes half the decoder's time."""
+
+LIKELY = 0.5
+"""Probability from which on a language other than English is believed."""
+
+NO_SPEECH, UNSURE = 0.6, -1.0
+"""Probability of silence from which on a transcript with a mean log-probability below the second
+value is invented."""
+
+RUNTIME = "ctranslate2"
+
+
+class Whisper:
+    """Speech to text: a Recogniser. `language`: ISO 639-1; empty: found out for each utterance.
+
+    Thread-safe: one pass at a time.
+    """
+
+    def __init__(self, folder: Path, language: str) -> None:
+        self._folder = folder
+        self._language = language
+        self._lock = threading.Lock()
+        self._runtime: Any = None
+        self._model: Any = None
+
+    def load(self) -> None:
+        try:
+            self._runtime = import_module(RUNTIME)
+        except (ImportError, OSError) as error:
+            raise ModelError(
+                "Whisper is not installed or does not run here.", how_to_install("whisper")
+            ) from error
+        try:
+            # By default it runs four threads, which wait for each other on two cores.
+            self._model = self._runtime.models.Whisper(
+                str(self._folder), compute_type="int8", intra_threads=min(4, os.cpu_count() or 1)
+            )
+        except (RuntimeError, ValueError) as error:
+            raise ModelError(f"Whisper did not load: {str(error).rstrip('.')}.") from error
+
+    def recognise(self, samples: Samples, cancelled: Flag | None = None) -> Heard:
+        """Return the words in `samples` (float32, 16 kHz, up to 30 s). Raises ModelError.
+
+        A pass that has begun is not cancelled.
+        """
+        with self._lock:
+            if cancelled is not None and cancelled.is_set():
+                return Heard("")
+            try:
+                return self._recognise(samples)
+            except RuntimeError as error:
+                raise ModelError(f"Whisper failed: {str(error).rstrip('.')}.") from error
+
+    def _recognise(self, samples: Samples) -> Heard:
+        features = self._runtime.StorageView.from_array(log_mel(samples)[None])
+        encoded = self._model.encode(features)
+        language = self._language or self._spoken(encoded)
+        prompt = ["<|startoftranscript|>", f"<|{language}|>", "<|transcribe|>", "<|notimestamps|>"]
+        (found,) = self._model.generate(
+            encoded, [prompt], beam_size=BEAM, return_scores=True, return_no_speech_prob=True
+        )
+        if found.no_speech_prob > NO_SPEECH and found.scores[0] < UNSURE:
+            return Heard("")
+        return Heard(text_of(found.sequences[0]))
+
+    def _spoken(self, encoded: Any) -> str:
+        """Return the language that is likely spoken, among those that voxtui knows."""
+        (ways,) = self._model.detect_language(encoded)
+        for token, probability in ways:
+            if (code := token.strip("<|>")) in LANGUAGES:
+                return code if probability >= LIKELY else "en"
+        return "en"
+
+    def close(self) -> None:
+        with self._lock:
+            self._model = None
+
+
+def is_here() -> bool:
+    """Return whether Whisper and its runtime are on this machine. Loads neither."""
+    if find_spec(RUNTIME) is None:
+        return False
+    try:
+        whisper_directory()
+    except ModelError:
+        return False
+    return True
+
+
+def choose(config: BrainConfig) -> Recogniser:
+    """Return the recogniser of the configured language. Raises ModelError if there is none."""
+    if config.language in ("", "en"):
+        return Moonshine(Rescoring())
+    english_only = (
+        "The embedded recogniser knows English only, and brain.language is "
+        f"{LANGUAGES[config.language]}."
+    )
+    others = "The brains voxtral and remote know it, too (brain.name)."
+    if find_spec(RUNTIME) is None:
+        raise ModelError(
+            f"{english_only} Whisper knows it, and is not installed.",
+            f"{how_to_install('whisper')}; then `voxtui models fetch whisper-base`. {others}",
+        )
+    try:
+        folder = whisper_directory()
+    except ModelError as error:
+        message = f"{english_only} Whisper knows it: {error.message}"
+        raise ModelError(message, f"{error.hint} {others}") from error
+    return Whisper(folder, config.language)
+
+
+def log_mel(samples: Samples) -> Samples:
+    """Return the features that the encoder takes, of shape (MELS, 3000)."""
+    import numpy as np
+
+    sound = np.zeros(WINDOW_SECONDS * SAMPLE_RATE, np.float32)
+    sound[: len(samples)] = samples[: len(sound)]
+    padded = np.pad(sound, FFT // 2, mode="reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, FFT)[::HOP][:-1]
+    spectrum = np.fft.rfft(windows * np.hanning(FFT + 1)[:-1].astype(np.float32))
+    bands = mel_bands() @ (np.abs(spectrum) ** 2).T
+    logs = np.log10(np.maximum(bands, 1e-10))
+    return ((np.maximum(logs, logs.max() - 8.0) + 4.0) / 4.0).astype(np.float32)
+
+
+@cache
+def mel_bands() -> Samples:
+    """Return the weight of each frequency in each band, of shape (MELS, FFT // 2 + 1).
+
+    Bands on Slaney's scale: linear below 1 kHz, logarithmic above, each of the same area.
+    """
+    import numpy as np
+
+    most = 15.0 + math.log(SAMPLE_RATE / 2 / 1000.0) / math.log(6.4) * 27.0
+    mels: Samples = np.linspace(0.0, most, MELS + 2, dtype=np.float32)
+    hertz = np.where(mels < 15.0, mels * 200.0 / 3.0, 1000.0 * 6.4 ** ((mels - 15.0) / 27.0))
+    distances = hertz[:, None] - np.fft.rfftfreq(FFT, 1 / SAMPLE_RATE)
+    widths = np.diff(hertz)[:, None]
+    rising, falling = -distances[:-2] / widths[:-1], distances[2:] / widths[1:]
+    areas = 2.0 / (hertz[2:] - hertz[:-2])
+    return (np.maximum(0.0, np.minimum(rising, falling)) * areas[:, None]).astype(np.float32)
+
+
+def text_of(tokens: list[str]) -> str:
+    """Return the text of the model's tokens, whose characters stand for bytes (as in GPT-2)."""
+    written = "".join(token for token in tokens if not token.startswith("<|"))
+    return bytes(map(byte_of().__getitem__, written)).decode(errors="replace").strip()
+
+
+@cache
+def byte_of() -> dict[str, int]:
+    """Return the byte of each character: the visible ones are their own, the rest begin at 256."""
+    visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in visible]
+    return {chr(byte): byte for byte in visible} | {
+        chr(256 + number): byte for number, byte in enumerate(others)
+    }
