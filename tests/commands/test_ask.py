@@ -132,14 +132,30 @@ def test_a_question_is_not_kept_where_conversations_are(ask):
         (("-",), "long " * 200_001, "stdin: is longer than 1,000,000 characters."),
         (("one.wav", "--text", "a"), "", "FILES, - and --text exclude each other."),
         (("one.wav", "-"), "", "FILES, - and --text exclude each other."),
-        (("What is it?",), "", "What is it?: there is no such file. "
-         "To ask words: voxtui ask --text WORDS"),
+        (("What?",), "", "What?: there is no such file. To ask words: voxtui ask --text WORDS"),
+        (("What is it.wav",), "a\0b", "stdin: is not text: byte 1 is NUL."),
+        (("--text", "What is it?", "-"), " \n", "stdin: there is no text in it."),
     ],
 )  # fmt: skip
 def test_what_cannot_be_asked_is_refused_before_a_model_loads(ask, arguments, stdin, sentence):
     with pytest.raises(InputError) as refused:
         ask(*arguments, stdin=stdin)
     assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize("arguments", [("What changed there?",), ("--text", "What changed?", "-")])
+def test_a_question_may_be_about_the_text_of_a_pipe(ask, arguments):
+    brain = ScriptedBrain(["The colour."])
+    ran = ask(*arguments, brain=brain, pace=None, stdin="red\nblue\n")
+    assert (ran.exit_code, ran.stdout) == (0, "The colour.\n")
+    assert "Attached stdin: 2 lines, about 4 tokens." in ran.stderr
+    ((text,),) = brain.pasts
+    assert text.attached and "red\nblue\n" in text.user_text
+
+
+def test_a_question_in_quotes_needs_no_pipe(ask):
+    ran = ask("What is it?", brain=ScriptedBrain(["Noon."]), pace=None)
+    assert (ran.exit_code, ran.stdout) == (0, "Noon.\n")
 
 
 def test_quiet_prints_the_answer_only(ask):

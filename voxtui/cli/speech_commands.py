@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("files", nargs=-1, type=FILE_PATH)
-@click.option("--text", metavar="TEXT", help="Answer TEXT instead of files.")
+@click.option(
+    "--text", metavar="TEXT", help="Answer TEXT instead of files; with -, about the text of stdin."
+)
 @click.option(
     "--json", "as_json", is_flag=True, help="Print a line of JSON per turn, nothing else."
 )
@@ -39,7 +41,10 @@ def ask(
     options: CommonOptions, files: tuple[Path, ...], text: str | None, as_json: bool,
     wav: Path | None, play: bool, fast: bool, together: bool, quiet: bool,
 ) -> None:  # fmt: skip
-    """Answer sound FILES, each as a conversation of its own, or the text of stdin (-).
+    """Answer sound FILES, each as a conversation of its own, or "a question in quotes".
+
+    Such a question is about the text of a pipe, if there is one: git log -5 | voxtui ask "what
+    changed?". A single - means that the text of stdin is the question.
 
     The answers go to stdout. The exit code is 1 if a turn failed, 2 if nothing could be done, and
     3 if nothing was heard in a file.
@@ -47,11 +52,12 @@ def ask(
     if not files and text is None:
         raise click.UsageError("Missing argument 'FILES...', - or --text.")
     config = options.load().config
-    from voxtui.commands.ask import AskOptions, questions, run
+    from voxtui.commands.ask import AskOptions, questions, run, words_and_text
     from voxtui.dialogue.timestamps import Outcome
 
-    wanted = AskOptions(as_json, wav, play, not fast, together, quiet)
-    outcomes = run(config, questions(files, text, config), files, wanted)
+    clips, text, attachment = words_and_text(files, text)
+    chosen = AskOptions(as_json, wav, play, not fast, together, quiet, attachment)
+    outcomes = run(config, questions(clips, text, config), clips, chosen)
     if Outcome.FAILED in outcomes:
         raise SystemExit(FAILED_TURN)
     raise SystemExit(NOTHING_HEARD if Outcome.NO_SPEECH in outcomes else 0)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISFIFO, S_ISREG
 from typing import TYPE_CHECKING
 
 import click
@@ -15,21 +17,30 @@ from msgspec.structs import replace
 from voxtui.audio.clips import Clip, load_clip
 from voxtui.audio.file_speaker import FileSpeaker, SilentSpeaker, file_speaker
 from voxtui.commands.devices import can_play
-from voxtui.commands.headless import headless
-from voxtui.dialogue.commands import NewConversation
+from voxtui.commands.headless import headless, show_step
+from voxtui.dialogue.commands import Attach, NewConversation
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.engine import Engine
-from voxtui.dialogue.events import Event, Notice, Remark, ReplyText, ToolEnded, TurnStarted
+from voxtui.dialogue.events import (
+    Event,
+    Notice,
+    PrefillProgress,
+    Remark,
+    ReplyText,
+    ToolEnded,
+    TurnStarted,
+)
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Timestamps, Turn
 from voxtui.errors import InputError, one_line, strip_control_characters
 from voxtui.session.tool_lines import call_line
 from voxtui.settings.schema import AudioConfig, Config, SessionConfig
 from voxtui.storage.metrics_log import metrics_log
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
-from voxtui.terminal.text_input import STDIN, open_text
+from voxtui.terminal.text_input import STDIN, open_text, read_attachment
 from voxtui.wiring import build_engine, build_skills, build_speaker
 
 if TYPE_CHECKING:
+    from voxtui.dialogue.history.attachments import Attachment
     from voxtui.dialogue.protocols import Speaker
 
 
@@ -45,10 +56,35 @@ class AskOptions:
     """the questions are turns of one conversation"""
     quiet: bool = False
     """print answers and errors only"""
+    attachment: Attachment | None = None
+    """the text that the question is about"""
 
+
+STDIN_FILENO = 0
 
 LONGEST_TEXT = 1_000_000
 """Characters of a question. A model reads far less; this bounds the memory."""
+
+
+def words_and_text(
+    files: Sequence[Path], text: str | None
+) -> tuple[Sequence[Path], str | None, Attachment | None]:
+    """Return the files, the words of the question, and the text of a pipe that they are about.
+
+    An argument with a space that is no file is words. A text is read from a pipe beside such words,
+    or where `-` stands beside --text. Raises InputError.
+    """
+    if text is not None:
+        return ((), text, read_attachment(STDIN)) if [*files] == [STDIN] else (files, text, None)
+    if len(files) == 1 and " " in str(files[0]) and not files[0].exists():
+        return (), str(files[0]), read_attachment(STDIN) if _is_piped() else None
+    return files, None, None
+
+
+def _is_piped() -> bool:
+    """Return True if stdin is a pipe, or a file that is not empty."""
+    stdin = os.fstat(STDIN_FILENO)
+    return S_ISFIFO(stdin.st_mode) or (S_ISREG(stdin.st_mode) and stdin.st_size > 0)
 
 
 def questions(files: Sequence[Path], text: str | None, config: Config) -> list[Clip | str]:
@@ -67,8 +103,7 @@ def questions(files: Sequence[Path], text: str | None, config: Config) -> list[C
         raise InputError("FILES, - and --text exclude each other.")
     for path in files:
         if not path.exists():
-            words = " " in path.name or not path.suffix
-            hint = "To ask words: voxtui ask --text WORDS" if words else ""
+            hint = "" if path.suffix else "To ask words: voxtui ask --text WORDS"
             raise InputError(f"{path}: there is no such file.", hint)
     with native_stderr_in(native_log()):
         return [load_clip(path, config.audio.max_utterance_s) for path in files]
@@ -142,6 +177,8 @@ def answer(
         for question in asked:
             if not options.together:
                 started.engine.post(NewConversation())
+            if options.attachment:
+                started.engine.post(Attach(options.attachment))
             on_event = _print_events(options)
             if isinstance(question, str):
                 turn = started.ask_text(question, on_event)
@@ -165,6 +202,8 @@ def _print_events(options: AskOptions) -> Callable[[Event], object]:
                 click.echo(text, nl=False)  # and flush
                 if timestamps is not None:
                     timestamps.record(Milestone.FIRST_SHOWN)
+            case PrefillProgress() if sys.stderr.isatty() and not options.quiet:
+                show_step(reading_line(event))
             case ToolEnded(_, report) if not (options.as_json or options.quiet):
                 click.echo(f"› {call_line(report)}", err=True)
             case Notice(_, "information") if options.quiet:
@@ -175,6 +214,14 @@ def _print_events(options: AskOptions) -> Callable[[Event], object]:
                 pass
 
     return on_event
+
+
+def reading_line(reading: PrefillProgress) -> str:
+    """Return how much of a text is read; empty at its end."""
+    if reading.ended:
+        return ""
+    left = "" if reading.seconds_left is None else f", {reading.seconds_left:.0f} s left"
+    return f"Reading: {reading.done:,} of {reading.total:,} tokens{left}"
 
 
 def _report(turn: Turn, options: AskOptions) -> None:

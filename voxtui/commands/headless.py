@@ -95,13 +95,13 @@ def _wait_until_loaded(events: queue.SimpleQueue[Event], quiet: bool) -> Loaded:
                 case Loading() | Notice(_, "information") if quiet:
                     pass
                 case Loading(step):
-                    _show_loading(f"Loading: {step} …")
+                    show_step(f"Loading: {step} …")
                 case Loaded() as loaded:
                     return loaded
                 case LoadFailed(error) | Died(error):
                     raise error
                 case Notice(message, "information"):
-                    _show_loading("")
+                    show_step("")
                     click.echo(message, err=True)
                 case Notice(message):
                     raise DeviceError(message)
@@ -109,9 +109,10 @@ def _wait_until_loaded(events: queue.SimpleQueue[Event], quiet: bool) -> Loaded:
                     pass
     finally:
         if not quiet:
-            _show_loading("")
+            show_step("")
 
 
-def _show_loading(line: str) -> None:
+def show_step(line: str) -> None:
+    """Show `line` in place of the last one, on a terminal."""
     if sys.stderr.isatty():
         click.echo(f"\r\x1b[K{line}", nl=False, err=True)

@@ -20,7 +20,11 @@ EARLIER = "◂ "
 MOST_CELLS, LEAST_CELLS = 32, 8
 """Cells of all bars together. Where there is room for fewer, the stages are left out."""
 
-STAGES = {"hearing": "$text-muted", "thinking": "$primary", "voice": "$primary 60%"}
+FULL_SECONDS = 1.0
+"""The first sound whose bars fill all cells, so that a faster turn has shorter bars. A slower one
+fills them too."""
+
+STAGES = {"hearing": "$text-muted", "thinking": "$primary 75%", "voice": "$primary"}
 """The stages until the first sound, and the colour of each."""
 
 
@@ -48,12 +52,12 @@ def _line(times: TurnTimes, width: int) -> Content:
         return Content()
     shown = Content.assemble((EARLIER if times.selected else "", "$text-muted"), (number, "bold"))
     found = [s for s in plain_stages(stages(turn.timestamps)) if s.name in STAGES and s.seconds > 0]
-    total = sum(stage.seconds for stage in found)
+    full = max(FULL_SECONDS, sum(stage.seconds for stage in found))
     for values in ([f" {plain_ms(stage.seconds * 1000)}" for stage in found], [""] * len(found)):
         texts = sum(len(f"{GAP}{s.name} {value}") for s, value in zip(found, values, strict=True))
         cells = min(width - shown.cell_length - texts, MOST_CELLS)
         if len(found) > 1 and cells >= LEAST_CELLS:
-            bars = [max(1, int(stage.seconds / total * cells * 2)) for stage in found]
+            bars = [max(1, round(stage.seconds / full * cells * 2)) for stage in found]
             return shown + _stages(found, bars, values)
     return shown
 
