@@ -74,7 +74,7 @@ types: $(VENV)/.installed-test
 # depends on (spaCy, GPL parts). One resolution of all extras fixes the versions of all three.
 comma := ,
 space := $(subst ,, )
-LOCKED_EXTRAS := remote calendar serve webrtc mcp hands-free languages whisper voxtral kokoro
+LOCKED_EXTRAS := remote serve webrtc calendar mcp hands-free languages whisper voxtral kokoro
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header
 HASHES = --generate-hashes --constraint $@.all
 lock: $(VENV)/.installed-test

