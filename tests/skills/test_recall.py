@@ -115,6 +115,8 @@ def test_the_time_in_a_place_is_right_or_unknown(place, there):
     [
         ((), "What's my name?", False),
         (("Hello.",), "Where do I live?", False),
+        (("Hello.",), "What did I plan for today?", False),
+        (("I went swimming.",), "What did I do yesterday?", True),
         (("What is my name?",), "And where do I live?", False),
         (("I'm Lena.",), "What is my name?", True),
         (("Call me Paul.",), "What is my name?", True),

@@ -71,7 +71,9 @@ _OWN_ASKED = re.compile(
     rf"|(?:what|which) {_PLACE} (?:am i in|(?:do|did) i (?:live|work) in)"
     r"|(?:what|which) (?:car|sport|instrument|school|pets?) (?:do|did) i (?:have|drive|play|go to)"
     r"|do you (?:still )?(?:know|remember) (?:my name|who i am|where i live|how old i am)"
-    r"|what did i (?:say|tell you) about my \w+|what have i told you about (?:me|myself)",
+    r"|what did i (?:say|tell you) about my \w+|what have i told you about (?:me|myself)"
+    r"|what did i (?:plan|pack|buy|eat|cook|do|have for \w+)"
+    r" (?:for )?(?:today|yesterday|this morning|last night|last week(?:end)?)",
     re.IGNORECASE,
 )
 _SURELY_WHOLE = 2
