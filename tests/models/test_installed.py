@@ -149,6 +149,9 @@ def test_a_missing_file_for_from_is_refused_even_if_the_model_is_here(monkeypatc
     monkeypatch.setattr(fetch_command, "model_file", lambda name: Path("here"))
     with pytest.raises(InputError, match="there is no such file"):
         fetch_command.fetch(Config(), None, "auto", Path("nowhere.gguf"))
+    for path in (Path("/dev/zero"), Path("/")):
+        with pytest.raises(InputError, match="is not a regular file"):
+            fetch_command.fetch(Config(), None, "auto", path)
 
 
 def test_a_directory_is_not_a_model_file(tmp_path):

@@ -1,5 +1,6 @@
 """Check records, links and special files in the directory of downloaded models."""
 
+import json
 import os
 
 import pytest
@@ -10,7 +11,7 @@ from voxtui.errors import ModelError
 from voxtui.models.catalogue import ModelFile, models_directory
 from voxtui.models.download import download
 from voxtui.models.installed import model_file
-from voxtui.models.store import is_released, place, record_path
+from voxtui.models.store import has_changed, is_released, place, record_path
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig
 
 pytestmark = pytest.mark.usefixtures("empty_store")
@@ -54,6 +55,24 @@ def test_a_model_that_changed_after_its_check_is_not_loaded(downloaded):
     change(downloaded)
     with pytest.raises(ModelError, match=r"Checksum mismatch for .*tiny\.gguf.*fetch tiny`"):
         model_file("tiny")
+
+
+def test_a_model_that_was_changed_in_place_with_its_time_restored_is_not_loaded(downloaded):
+    before = downloaded.stat()
+    with downloaded.open("r+b") as file:
+        file.seek(100)
+        file.write(b"EVIL")
+    os.utime(downloaded, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(ModelError, match=r"Checksum mismatch for .*tiny\.gguf"):
+        model_file("tiny")
+
+
+def test_the_record_of_an_earlier_version_still_describes_its_file(downloaded):
+    record = record_path(downloaded)
+    fields = json.loads(record.read_text())
+    assert fields.pop("ctime_ns")
+    record.write_text(json.dumps(fields))
+    assert not has_changed(downloaded)
 
 
 def test_a_planted_file_of_the_right_size_is_not_loaded():

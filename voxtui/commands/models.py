@@ -132,7 +132,10 @@ def fetch(
         click.echo(f"{path} is your own {kind}; nothing to fetch.", err=True)
         return
     if file and not user_path(file).is_file():
-        raise InputError(f"{file}: there is no such file.")
+        exists = user_path(file).exists()
+        raise InputError(
+            f"{file}: {'is not a regular file' if exists else 'there is no such file'}."
+        )
     try:
         click.echo(f"{model.name} is here already: {find()}", err=True)
         return

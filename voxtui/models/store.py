@@ -2,7 +2,7 @@
 
 A download grows `FILE.partial`, which is always a prefix of the released file. It replaces FILE
 after its digest was checked. `FILE.checked` records the digest together with the file's size,
-modification time and inode. A file that differs from its record is hashed again before use.
+times and inode. A file that differs from its record is hashed again before use.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 import msgspec
 from filelock import FileLock, Timeout
+from msgspec.structs import replace
 
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import Model, ModelFile, models_directory
@@ -78,10 +79,14 @@ class CheckRecord(msgspec.Struct, frozen=True):
     size: int
     mtime_ns: int
     inode: int
+    ctime_ns: int = 0
+    """Changes with the content, and unlike `mtime_ns` no program can restore it. 0: not recorded,
+    by an earlier voxtui."""
 
     def describes(self, path: Path) -> bool:
         """Return True if the attributes of `path` are the same. Raises OSError."""
-        return self == _record_of(self.digest, path.stat())
+        now = _record_of(self.digest, path.stat())
+        return now == (self if self.ctime_ns else replace(self, ctime_ns=now.ctime_ns))
 
 
 def hash_file(path: Path, algorithm: str, beat: Callable[[], object]) -> CheckRecord:
@@ -144,7 +149,7 @@ def place(path: Path, file: ModelFile, beat: Callable[[], object]) -> None:
         partial.unlink()
         raise ChecksumMismatch(f"Checksum mismatch for {file.name}.", "It was deleted. Try again.")
     partial.replace(path)
-    _write_record(path, checked)
+    _write_record(path, replace(checked, ctime_ns=path.stat().st_ctime_ns))
 
 
 def record_path(path: Path) -> Path:
@@ -152,7 +157,13 @@ def record_path(path: Path) -> Path:
 
 
 def _record_of(digest: str, attributes: os.stat_result) -> CheckRecord:
-    return CheckRecord(digest, attributes.st_size, attributes.st_mtime_ns, attributes.st_ino)
+    return CheckRecord(
+        digest,
+        attributes.st_size,
+        attributes.st_mtime_ns,
+        attributes.st_ino,
+        attributes.st_ctime_ns,
+    )
 
 
 def _record(path: Path) -> CheckRecord | None:
