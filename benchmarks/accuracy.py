@@ -34,7 +34,7 @@ from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.commands.headless import headless
 from voxtui.dialogue.commands import NewConversation
 from voxtui.dialogue.components.components import Models
-from voxtui.dialogue.data import SAMPLE_RATE, Token, UserTranscript, Utterance
+from voxtui.dialogue.data import SAMPLE_RATE, Token, ToolCall, UserTranscript, Utterance
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event
 from voxtui.dialogue.protocols import TurnRequest
@@ -153,7 +153,7 @@ class Noting(EmbeddedBrain):
 
     said: Utterance | str = ""
 
-    def reply(self, request: TurnRequest) -> Iterator[UserTranscript | Token]:
+    def reply(self, request: TurnRequest) -> Iterator[UserTranscript | Token | ToolCall]:
         self.said = request.user_input
         return super().reply(request)
 
@@ -194,7 +194,7 @@ def _cold(brain: EmbeddedBrain, said: Utterance | str) -> tuple[str, str]:
     for item in brain.reply(TurnRequest([], said, Timestamps(), threading.Event())):
         if isinstance(item, UserTranscript):
             heard = item.text
-        else:
+        elif isinstance(item, Token):
             texts.append(item.text)
     return heard, "".join(texts)
 

@@ -33,6 +33,7 @@ from voxtui.dialogue.protocols import (
     Brain,
     PastTurn,
     ReplyOptions,
+    SkillAnswer,
     SkillRequest,
     Skills,
     TurnRequest,
@@ -135,7 +136,7 @@ def judge(
             )
             items = (
                 told.tokens()
-                if told
+                if isinstance(told, SkillAnswer)
                 else brain.reply(
                     TurnRequest(history.past, turn.says, Timestamps(), threading.Event(), options)
                 )

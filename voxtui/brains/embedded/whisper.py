@@ -74,10 +74,10 @@ class Whisper:
         except (RuntimeError, ValueError) as error:
             raise ModelError(f"Whisper did not load: {str(error).rstrip('.')}.") from error
 
-    def recognise(self, samples: Samples, cancelled: Flag | None = None) -> Heard:
+    def recognise(self, samples: Samples, cancelled: Flag | None = None, name: str = "") -> Heard:
         """Return the words in `samples` (float32, 16 kHz, up to 30 s). Raises ModelError.
 
-        A pass that has begun is not cancelled.
+        A pass that has begun is not cancelled. A `name` at the beginning is written as it sounds.
         """
         with self._lock:
             if cancelled is not None and cancelled.is_set():
