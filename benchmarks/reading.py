@@ -78,7 +78,7 @@ def worker() -> None:
         visits = Visits(brain)
         _loop(out, lambda line: visits.measure(int(line)))
         return
-    laboratory.EmbeddedBrain = lambda config: brain
+    laboratory.EmbeddedBrain = lambda config, **parts: brain
     questions = laboratory.spoken(HERE / "tests/data/questions", [GAP_MS])
     with laboratory.headless(partial(laboratory.engine, config)) as asked:
 

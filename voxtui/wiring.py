@@ -361,13 +361,14 @@ def recogniser(config: Config, notify: Notify, careful: bool = False) -> Generat
     Whisper. `careful`: final words are Whisper's, if it is here. Raises ModelError.
     """
     from voxtui.brains.embedded import whisper
+    from voxtui.brains.embedded.rescoring import MOST_CANDIDATES
 
     brain = _transcribing_brain(config, notify)
     if brain is not None:
         with closing(brain):
             yield SpeechToText(transcriber(brain), brain.sends_to, repeats=False)
         return
-    with closing(whisper.choose(config.brain)) as chosen:
+    with closing(whisper.choose(config.brain, MOST_CANDIDATES)) as chosen:
         chosen.load()
         recognise = _words_of(chosen)
         if not careful or isinstance(chosen, whisper.Whisper) or not whisper.is_here():

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from voxtui.brains.embedded.recogniser import Heard, Moonshine
-from voxtui.brains.embedded.rescoring import Rescoring
+from voxtui.brains.embedded.rescoring import LIVE_CANDIDATES, Rescoring
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.errors import ModelError, how_to_install
 from voxtui.models.installed import whisper_directory
@@ -123,10 +123,13 @@ def is_here() -> bool:
     return True
 
 
-def choose(config: BrainConfig) -> Recogniser:
-    """Return the recogniser of the configured language. Raises ModelError if there is none."""
+def choose(config: BrainConfig, candidates: int = LIVE_CANDIDATES) -> Recogniser:
+    """Return the recogniser of the configured language. Raises ModelError if there is none.
+
+    `candidates`: how many transcripts its language model compares.
+    """
     if config.language in ("", "en"):
-        return Moonshine(Rescoring())
+        return Moonshine(Rescoring(most=candidates))
     english_only = (
         "The embedded recogniser knows English only, and brain.language is "
         f"{LANGUAGES[config.language]}."
