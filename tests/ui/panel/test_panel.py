@@ -343,7 +343,7 @@ async def test_as_a_line_it_is_the_first_sound_and_the_stages_without_a_verdict(
         line = s.line("hearing")
         assert line.split()[:2] == ["♪", "512"]
         for part in ("hearing ━", "thinking ━", "voice ━━━━━━"):
-            assert part in line
+            assert part in line.replace("╸", "━")
         assert not {"✓", "✗", "≤"} & set(s.text)
         await s.pilot.resize_terminal(40, 16)
         await s.settle()
@@ -359,6 +359,21 @@ async def test_the_bars_are_as_long_as_their_stages():
         line = s.line("hearing").replace("╸", "━")
         hearing, thinking, voice = (part.count("━") for part in line.split(" ms")[1:4])
         assert hearing < thinking < voice and abs(thinking - 3 * hearing) <= 1
+
+
+async def test_a_turn_twice_as_slow_has_bars_twice_as_long():
+    def cells(line):
+        return 2 * line.count("━") + line.count("╸")
+
+    lengths = []
+    async with any_screen((80, 24)) as s:
+        for second in (0.2, 0.4):
+            marks = {"released": 0.0, "captured": second / 4, "first_sound": second}
+            s.engine.begin()
+            s.engine.finish(timestamps={**marks, "first_token": second / 2}, reply="x")
+            await s.settle()
+            lengths.append(cells(s.line("hearing")))
+    assert abs(lengths[1] - 2 * lengths[0]) <= 3
 
 
 async def test_the_line_is_live_while_the_turn_runs():
