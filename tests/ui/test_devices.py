@@ -113,9 +113,12 @@ async def test_a_microphone_plugged_in_while_it_runs_is_found_chosen_and_heard(a
     async with person(audio, brain) as s:
         audio.plug_in("headset")
         await s.choose(LOOK_AGAIN)
-        await s.until("New: Microphone: headset", "○ READY")
+        await s.until("○ READY")
         await s.choose("Microphone headset")
-        await s.until("headset  digital silence", "○ READY")
+        async with asyncio.timeout(SECONDS):
+            while s.app.session.microphone != "headset":
+                await s.pilot.pause(0.02)
+        await s.until("○ READY")
         await s.says(1.0)
         await s.until("Heard you.", "○ READY")
         assert brain.said[0].seconds > 0.8
@@ -167,8 +170,8 @@ async def test_the_level_of_the_microphone_is_shown_while_models_load(audio):
     try:
         async with app.run_test(size=(80, 24)) as pilot:
             s = Person(app, pilot, audio)
-            await s.until("◌ LOADING", f"{MICROPHONE}  −8 dBFS", "a large model 40%")
-            assert "██" in s.lines[-3]
+            await s.until("◌ LOADING", MICROPHONE, "a large model 40%")
+            await s.until("━━━")
             loaded.set()
             await s.until("○ READY")
     finally:
