@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 
 from voxtui.dialogue.protocols import Past
-from voxtui.skills import clock, phrases, recall, sums, timer_words, units
+from voxtui.skills import clock, jokes, phrases, recall, sums, timer_words, units
 from voxtui.skills.intents import Meaning
 from voxtui.skills.normalise import normalise, strip_courtesy
 
@@ -24,7 +24,7 @@ def understand(sentence: str, now: datetime, past: Past = ()) -> Meaning | None:
     plain = " ".join(re.sub(r"[.?!,।…]+(?=[\s\"”»’']|$)|[¿¡]", "", sentence).split())
     plain = strip_courtesy(plain)
     meaning = phrases.understand(plain, now, past) or recall.understand(plain, past)
-    if meaning := meaning or recall.untold(plain, past):
+    if meaning := meaning or recall.untold(plain, past) or jokes.understand(plain, past):
         return meaning
     text = strip_courtesy(normalise(sentence))
     try:
