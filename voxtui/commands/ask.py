@@ -190,7 +190,6 @@ def answer(
 
 
 def _print_events(options: AskOptions) -> Callable[[Event], object]:
-    """Return a function that prints a reply while it arrives, and notices on stderr."""
     timestamps: Timestamps | None = None
 
     def on_event(event: Event) -> None:

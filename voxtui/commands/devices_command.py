@@ -101,7 +101,6 @@ def show_devices(
 def _used(
     audio: AudioConfig, devices: Sequence[Device]
 ) -> tuple[dict[Direction, Device], list[tuple[str, DeviceError]]]:
-    """Return the devices that a conversation uses, and (configured name, problem)."""
     used: dict[Direction, Device] = {}
     problems: list[tuple[str, DeviceError]] = []
     for direction, _, wanted in configured_devices(audio):

@@ -21,8 +21,6 @@ from voxtui.errors import DeviceError
 
 @dataclass(frozen=True, slots=True)
 class Headless:
-    """A loaded engine that clips are fed to."""
-
     engine: Engine
     loaded: Loaded
     _events: queue.SimpleQueue[Event]
@@ -51,7 +49,6 @@ class Headless:
         return turn
 
     def ask_text(self, text: str, on_event: Callable[[Event], object]) -> Turn:
-        """Send `text` and return the finished turn, as `ask` does."""
         self.engine.post(SendText(text))
         return self._finished(on_event)
 
@@ -113,6 +110,5 @@ def _wait_until_loaded(events: queue.SimpleQueue[Event], quiet: bool) -> Loaded:
 
 
 def show_step(line: str) -> None:
-    """Show `line` in place of the last one, on a terminal."""
     if sys.stderr.isatty():
         click.echo(f"\r\x1b[K{line}", nl=False, err=True)

@@ -57,8 +57,6 @@ SPOKEN_NAMES = {TTFT: "First token", FIRST_SOUND: "first sound", TOTAL: "total"}
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A typed line, and the time of its Enter key."""
-
     text: str
     at: float
 
@@ -72,8 +70,6 @@ Item: TypeAlias = UserSessionEvent | Line | Closed
 
 
 class Plain(EventView):
-    """Prints the engine's events as lines, and turns typed lines into commands."""
-
     def __init__(
         self,
         make_engine: MakeEngine,
@@ -135,7 +131,6 @@ class Plain(EventView):
         return self._all_done
 
     def _continued(self) -> Past:
-        """Print the newest stored conversation, and return its turns."""
         try:
             past = self.session.conversation.newest_past()
         except NotAllowed as nothing:
@@ -294,7 +289,6 @@ class Plain(EventView):
             notify_desktop("voxtui", sentence, os.environ)
 
     def countdowns_changed(self, countdowns: Sequence[Countdown]) -> None:
-        """Print what was missed, once."""
         missed = {one for one in countdowns if one.missed and not one.rings}
         for one in sorted(missed - self._missed, key=lambda one: one.ends or 0.0):
             self._print(f"Missed: {one.name}.")

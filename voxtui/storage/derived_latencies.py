@@ -107,8 +107,6 @@ def _rank(ordered: Sequence[float], percent: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The distribution of a number."""
-
     n: int
     p50: float
     p95: float

@@ -218,7 +218,6 @@ def _weights(config: Config) -> Finding:
 
 
 def _words() -> Iterator[Finding]:
-    """Yield a note if the recogniser has to choose among words by their sound alone."""
     try:
         model_file(WORD_MODEL)
     except ModelError:
@@ -348,7 +347,6 @@ def _talk_key(releases: bool) -> Finding:
 
 
 def _gpu(config: Config) -> Iterator[Finding]:
-    """Check the GPU and the packages of Voxtral and Kokoro; without a GPU only if configured."""
     brain, voice = config.brain.name, config.voice.engine
     try:
         gpu = first_gpu()
@@ -385,7 +383,6 @@ def _gpu_memory(gpu: Gpu) -> Finding:
 
 
 def _fast_path(config: Config) -> Iterator[Finding]:
-    """Report whether the next start tries the fast path of Voxtral, if Voxtral can run here."""
     try:
         _voxtral_weights(config)
     except ModelError:
