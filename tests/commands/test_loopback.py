@@ -7,7 +7,7 @@ from tests.audio.test_loopback_delay import Cable
 from tests.fakes import FakeMicrophone
 from voxtui.audio import loopback_delay
 from voxtui.commands.doctor.loopback import measure_offset
-from voxtui.storage.device_offset import offset_in
+from voxtui.storage.device_offset import device_offset
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def measured(monkeypatch, tmp_path):
 def test_the_offset_is_printed_and_saved(measured, capsys):
     passed, path = measured(lambda sound: sound)
     assert passed
-    assert offset_in(path, "fake speaker") == pytest.approx(100, abs=2)
+    assert device_offset("fake speaker", path) == pytest.approx(100, abs=2)
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == "5 heard by 'fake microphone', from 'fake speaker'"
     assert lines[-1].endswith(f"({path})")
