@@ -6,7 +6,8 @@ import pytest
 from tests.audio.test_loopback_delay import Cable
 from tests.fakes import FakeMicrophone
 from voxtui.audio import loopback_delay
-from voxtui.commands.doctor.loopback import measure_offset
+from voxtui.commands.doctor import loopback
+from voxtui.settings.schema import AudioConfig
 from voxtui.storage.device_offset import device_offset
 
 
@@ -18,7 +19,10 @@ def measured(monkeypatch, tmp_path):
     def run(room):
         microphone = FakeMicrophone()
         path = tmp_path / "loopback.json"
-        return measure_offset(Cable(microphone, room=room), microphone, path), path
+        monkeypatch.setattr(loopback, "build_speaker", lambda name: Cable(microphone, room=room))
+        monkeypatch.setattr(loopback, "build_microphone", lambda name: microphone)
+        monkeypatch.setattr(loopback, "offset_file", lambda: path)
+        return loopback.run(AudioConfig()), path
 
     return run
 
