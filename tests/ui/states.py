@@ -42,8 +42,8 @@ from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
 from voxtui.errors import ModelMissing
 from voxtui.settings.schema import Config, UiConfig, VadConfig
 from voxtui.ui.app import VoxtuiApp
+from voxtui.ui.driver.keyboard import KeyboardAnswer
 from voxtui.ui.talk.talkbar import TalkBar
-from voxtui.ui.terminal.keyboard import KeyboardAnswer
 from voxtui.ui.themes import AUTO, DARK, LIGHT
 
 Act = Callable[[Screen], Awaitable[None]]
@@ -289,8 +289,8 @@ async def selected(s: Screen) -> None:
 
 async def on_a_gpu(s: Screen) -> None:
     """With all that is shown only where it is known."""
-    s.app.event_display.device_offset = {"Headphones": 38.0}.get
     await loaded(s, brain="voxtral: Voxtral-Mini-3B-2507 on NVIDIA H200", voice="kokoro (af_heart)")
+    s.app.panel.devices_add(38.0)
     for times in (1.3, 1.0, 1.1):
         turn(s, times=times * 0.3, gpu=True)
     await s.settle()

@@ -86,8 +86,6 @@ class MetricsLine(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The turns of all files, oldest first."""
-
     lines: list[MetricsLine]
     damaged: int
     """lines that could not be read"""
@@ -146,7 +144,7 @@ class _Finished:
     at: datetime
 
 
-class MetricsLog:
+class MetricsWriter:
     """Appends each finished turn to today's file in `folder`, if there is one, on its own thread.
 
     A turn that cannot be written is dropped, because no failure here may reach the conversation.
@@ -237,8 +235,8 @@ def _append(file: Path, line: bytes) -> None:
 
 
 @contextmanager
-def metrics_log(enabled: bool) -> Generator[MetricsLog]:
-    log = MetricsLog(metrics_folder() if enabled else None)
+def metrics_writer(enabled: bool) -> Generator[MetricsWriter]:
+    log = MetricsWriter(metrics_folder() if enabled else None)
     try:
         yield log
     finally:
