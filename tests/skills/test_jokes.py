@@ -6,7 +6,7 @@ import pytest
 
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.protocols import Past, PastTurn
-from voxtui.skills.jokes import understand
+from voxtui.skills.rules.jokes import understand
 
 
 def replies(*requests: str) -> list[str]:
