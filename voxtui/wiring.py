@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.brains.embedded.live_transcription import Recogniser
-    from voxtui.dialogue.commands import ReplaceComponents
     from voxtui.dialogue.components.sound_devices import Devices
     from voxtui.dialogue.data import Samples, SpeechChunk
     from voxtui.dialogue.dialogue import FrontEnd
     from voxtui.dialogue.engine import Engine
+    from voxtui.dialogue.engine_commands import ReplaceComponents
     from voxtui.dialogue.events import Event
     from voxtui.dialogue.fallbacks import Fallbacks
     from voxtui.dialogue.protocols import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
@@ -96,7 +96,6 @@ class _Microphones:
 
 
 def microphone_alone(config: Config) -> Devices:
-    """Return the microphone of the configuration, without a speaker."""
     from voxtui.dialogue.components.sound_devices import Devices
 
     return Devices(build_microphone(config.audio.input), None, _Microphones())
@@ -137,14 +136,12 @@ def _may_overhear(config: Config) -> bool:
 
 
 def build_speaker(name: str) -> SounddeviceSpeaker:
-    """Return the speaker that `name` means; empty: the system's default."""
     from voxtui.audio.speaker import SounddeviceSpeaker
 
     return SounddeviceSpeaker(name)
 
 
 def build_cue() -> SpeechChunk:
-    """Return the sound that says that the microphone opens."""
     from voxtui.audio.chime import cue
 
     return cue(48_000)
@@ -187,7 +184,7 @@ def build_skills(config: Config, rings: bool = True) -> Skills:
     """
     from voxtui.settings.paths import user_folders
     from voxtui.skills.assistant_skills import AssistantSkills
-    from voxtui.tools.toolbox import build_server_tools, build_tools
+    from voxtui.tools.configured_tools import build_server_tools, build_tools
 
     tools = build_tools(config.tools) if config.tools.enabled else ()
     resources = ExitStack()
@@ -221,7 +218,7 @@ def reload_parts(config: Config, notify: Notify, download_chat: bool = False) ->
 
     `download_chat` allows the download of the chat model.
     """
-    from voxtui.dialogue.commands import ReplaceComponents
+    from voxtui.dialogue.engine_commands import ReplaceComponents
 
     may_download = frozenset({VOXTRAL, CHAT} if download_chat else {VOXTRAL})
     brain = build_brain(config, notify, may_download)
@@ -394,7 +391,6 @@ def _words_of(recogniser: Recogniser) -> Recognise:
 
 
 def transcriber(brain: Brain) -> Recognise:
-    """Return the recogniser of a loaded brain."""
     from threading import Event
 
     from voxtui.dialogue.data import Utterance

@@ -14,13 +14,13 @@ from click.testing import CliRunner
 
 import voxtui.cli
 from tests.ui.pseudo_terminal import until
-from voxtui.commands import tools as tools_command
-from voxtui.dialogue.tools import LONGEST_RESULT
+from voxtui.commands import tools_command
+from voxtui.dialogue.tool_interface import LONGEST_RESULT
 from voxtui.errors import InputError
 from voxtui.settings.schema import McpServer
-from voxtui.tools.mcp import servers as mcp_servers
+from voxtui.tools.mcp import mcp_servers
 from voxtui.tools.mcp.approvals import AllowedTool, ListedTool, approvals_file, read_approvals
-from voxtui.tools.mcp.servers import McpServers
+from voxtui.tools.mcp.mcp_servers import McpServers
 
 pytestmark = pytest.mark.slow
 

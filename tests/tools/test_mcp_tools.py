@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import voxtui.cli
-from voxtui.dialogue.tools import Tool
+from voxtui.dialogue.tool_interface import Tool
 from voxtui.errors import ConfigError, InputError
 from voxtui.settings.schema import McpExample, McpServer
 from voxtui.settings.sources import load_config
@@ -21,9 +21,9 @@ from voxtui.tools.mcp.approvals import (
     read_approvals,
     write_approvals,
 )
+from voxtui.tools.mcp.mcp_servers import McpServers
 from voxtui.tools.mcp.mcp_tools import mcp_tools
-from voxtui.tools.mcp.servers import McpServers
-from voxtui.tools.mcp.visible import visible
+from voxtui.tools.mcp.visible_text import visible
 
 TIME = McpServer(
     "time",

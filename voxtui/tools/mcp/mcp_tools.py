@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from voxtui.dialogue.tools import Tool
+from voxtui.dialogue.tool_interface import Tool
 from voxtui.settings.schema import McpExample, McpServer
 from voxtui.tools.mcp.approvals import AllowedTool
-from voxtui.tools.mcp.servers import CALL_SECONDS, CONNECT_SECONDS, McpServers
-from voxtui.tools.mcp.visible import visible
+from voxtui.tools.mcp.mcp_servers import CALL_SECONDS, CONNECT_SECONDS, McpServers
+from voxtui.tools.mcp.visible_text import visible
 from voxtui.tools.words import COMMON_WORDS, stem
 
 LONGEST_LINE = 100
