@@ -32,7 +32,7 @@ from voxtui.dialogue.data import AUDIBLE, SpeechChunk
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.protocols import Progress
 from voxtui.settings.schema import Config
-from voxtui.storage.turn_metrics import percentile
+from voxtui.storage.derived_latencies import percentile
 from voxtui.terminal.native_stderr import native_stderr_in
 from voxtui.ui.app import VoxtuiApp
 

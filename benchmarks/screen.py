@@ -48,7 +48,7 @@ from voxtui.dialogue.events import (
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.settings.schema import Config, UiConfig
-from voxtui.storage.turn_metrics import percentile
+from voxtui.storage.derived_latencies import percentile
 from voxtui.terminal.native_stderr import native_stderr_in
 from voxtui.ui.app import VoxtuiApp
 from voxtui.wiring import build_engine, clip_opener, sample_clips

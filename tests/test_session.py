@@ -18,8 +18,8 @@ from tests.fakes import (
     make_factories,
 )
 from tests.ui.pseudo_terminal import until
-from voxtui.dialogue.commands import Cancel, NewConversation, Redo, Release, SendText, Talk
 from voxtui.dialogue.data import Token
+from voxtui.dialogue.engine_commands import Cancel, NewConversation, Redo, Release, SendText, Talk
 from voxtui.dialogue.events import (
     ChangeFailed,
     LoadFailed,
@@ -36,7 +36,7 @@ from voxtui.session.removed_turn import put_back, remove_turn
 from voxtui.session.user_session import ClipEnded, NotAllowed, UserSession
 from voxtui.settings.schema import Config
 from voxtui.settings.sources import load_config
-from voxtui.storage.conversations import Conversations, history_file
+from voxtui.storage.conversation_database import Conversations, history_file
 
 SPOKEN = "..xxxxxxxxxxxxxxxxxxx......"
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.brains.embedded.live_transcription import Recogniser
-    from voxtui.dialogue.commands import ReplaceComponents
     from voxtui.dialogue.components.sound_devices import Devices
     from voxtui.dialogue.data import Samples, SpeechChunk
     from voxtui.dialogue.dialogue import FrontEnd
     from voxtui.dialogue.engine import Engine
+    from voxtui.dialogue.engine_commands import ReplaceComponents
     from voxtui.dialogue.events import Event
     from voxtui.dialogue.fallbacks import Fallbacks
     from voxtui.dialogue.protocols import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
@@ -186,7 +186,7 @@ def build_skills(config: Config, rings: bool = True) -> Skills:
     """
     from voxtui.settings.paths import user_folders
     from voxtui.skills.assistant_skills import AssistantSkills
-    from voxtui.tools.toolbox import build_tools
+    from voxtui.tools.configured_tools import build_tools
 
     tools = build_tools(config.tools) if config.tools.enabled else ()
     return AssistantSkills(user_folders().user_data_path, rings, tools=tools)
@@ -215,7 +215,7 @@ def reload_parts(config: Config, notify: Notify, download_chat: bool = False) ->
 
     `download_chat` allows the download of the chat model.
     """
-    from voxtui.dialogue.commands import ReplaceComponents
+    from voxtui.dialogue.engine_commands import ReplaceComponents
 
     may_download = frozenset({VOXTRAL, CHAT} if download_chat else {VOXTRAL})
     brain = build_brain(config, notify, may_download)

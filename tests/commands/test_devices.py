@@ -10,7 +10,7 @@ from tests.commands.sound_devices import CRASHED, MICROPHONE, SPEAKER
 from tests.fakes import FakeMicrophone
 from voxtui.audio import portaudio as audio
 from voxtui.audio.portaudio import Device, Probe
-from voxtui.commands import devices
+from voxtui.commands import devices_command as devices
 from voxtui.errors import DeviceError
 from voxtui.settings.schema import AudioConfig
 

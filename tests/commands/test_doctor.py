@@ -83,7 +83,7 @@ def test_a_microphone_that_nobody_can_be_heard_from_is_a_note(machine, capsys):
 @pytest.mark.parametrize(("level", "found"), [(0.0, "Only digital"), (1e-4, None), (0.5, None)])
 def test_a_quiet_room_is_no_problem_of_a_microphone(monkeypatch, tmp_path, level, found):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("voxtui.commands.devices.LEVEL_SECONDS", 0.05)
+    monkeypatch.setattr("voxtui.commands.devices_command.LEVEL_SECONDS", 0.05)
     microphone = FakeMicrophone()
     microphone.level = level
     monkeypatch.setattr(doctor, "build_microphone", lambda name: microphone)

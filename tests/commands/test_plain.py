@@ -11,8 +11,8 @@ import pytest
 from tests.fakes import ScriptedEngine, make_factories
 from tests.ui.pseudo_terminal import until
 from voxtui.commands.plain import Plain, typed_lines
-from voxtui.dialogue.commands import ReplaceComponents
 from voxtui.dialogue.data import Utterance
+from voxtui.dialogue.engine_commands import ReplaceComponents
 from voxtui.dialogue.events import (
     Caption,
     Captured,

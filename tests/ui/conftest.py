@@ -13,7 +13,7 @@ from textual.notifications import Notification
 from textual.pilot import Pilot
 
 from tests.fakes import LONG_AGO, SECONDS, ScriptedEngine
-from voxtui.dialogue.commands import Attach
+from voxtui.dialogue.engine_commands import Attach
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
 
@@ -37,7 +37,7 @@ def collect_garbage_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turn garbage collection off: it would look through what every other test left, too."""
     calls = ("collect", "freeze", "unfreeze", "set_threshold", "enable")
     still = SimpleNamespace(**dict.fromkeys(calls, lambda *_: 0))
-    monkeypatch.setattr("voxtui.ui.terminal.gc_tuning.gc", still)
+    monkeypatch.setattr("voxtui.ui.driver.gc_tuning.gc", still)
 
 
 @pytest.fixture(autouse=True)

@@ -42,8 +42,8 @@ from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
 from voxtui.errors import ModelMissing
 from voxtui.settings.schema import Config, UiConfig, VadConfig
 from voxtui.ui.app import VoxtuiApp
+from voxtui.ui.driver.keyboard import KeyboardAnswer
 from voxtui.ui.talk.talkbar import TalkBar
-from voxtui.ui.terminal.keyboard import KeyboardAnswer
 from voxtui.ui.themes import AUTO, DARK, LIGHT
 
 Act = Callable[[Screen], Awaitable[None]]

@@ -282,7 +282,7 @@ async def test_words_that_arrive_while_the_help_is_open_are_shown_after_it():
 async def test_a_full_collection_runs_after_every_twentieth_turn(monkeypatch):
     looks = []
     monkeypatch.setattr(
-        "voxtui.ui.terminal.gc_tuning.gc.collect", lambda generation=2: looks.append(generation)
+        "voxtui.ui.driver.gc_tuning.gc.collect", lambda generation=2: looks.append(generation)
     )
     async with screen() as s:
         looks.clear()

@@ -18,7 +18,7 @@ from tests.fakes import (
 )
 from tests.ui.conftest import Screen, screen, until
 from tests.ui.test_with_engine import live
-from voxtui.dialogue.commands import ReplaceComponents
+from voxtui.dialogue.engine_commands import ReplaceComponents
 from voxtui.dialogue.events import (
     Loaded,
     LoadFailed,
@@ -640,7 +640,7 @@ async def test_a_sound_server_that_hangs_hides_only_the_devices():
 
 async def test_the_garbage_collector_is_frozen_at_the_first_load_only(monkeypatch):
     frozen = []
-    monkeypatch.setattr("voxtui.ui.terminal.gc_tuning.freeze", lambda: frozen.append(1))
+    monkeypatch.setattr("voxtui.ui.driver.gc_tuning.freeze", lambda: frozen.append(1))
     async with screen(factories=make_factories()) as s:
         s.app.menu.choose(Choice("", "voice.engine", "none"))
         s.engine.load(changed=True)

@@ -16,7 +16,7 @@ from tests.fakes import (
     frames,
 )
 from tests.ui.conftest import CLIPS, Screen
-from voxtui.dialogue.commands import SendText
+from voxtui.dialogue.engine_commands import SendText
 from voxtui.dialogue.events import State
 from voxtui.session.clip_player import OpenClip
 from voxtui.session.local_session import Factories

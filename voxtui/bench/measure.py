@@ -10,8 +10,8 @@ import click
 
 from voxtui.audio.clips import Clip
 from voxtui.commands.headless import headless
-from voxtui.dialogue.commands import NewConversation
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import NewConversation
 from voxtui.dialogue.events import Event
 from voxtui.dialogue.timestamps import Turn
 

@@ -24,7 +24,15 @@ from voxtui.bench.tables import (
 )
 from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.settings.schema import Targets
-from voxtui.storage.turn_metrics import FIRST_SOUND, TTFT, Headline, Spread, Verdict, spread, stages
+from voxtui.storage.derived_latencies import (
+    FIRST_SOUND,
+    TTFT,
+    Headline,
+    Spread,
+    Verdict,
+    spread,
+    stages,
+)
 
 UNSTEADY = 0.2
 """Largest steady share: half the distance of the outermost medians over the middle one."""

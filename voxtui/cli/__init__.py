@@ -109,7 +109,7 @@ def open_screen(config: Config, files: tuple[Path, ...], continues: bool = False
     if not sys.stdin.isatty():
         attachments.append(read_attachment(STDIN))
         take_keys_from_terminal()
-    from voxtui.ui.terminal import gc_tuning
+    from voxtui.ui.driver import gc_tuning
 
     gc_tuning.pause()  # until the first frame: imports make no garbage
     from voxtui.ui.ui_command import run

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from voxtui.audio.clips import Clip, load_clip
 from voxtui.audio.file_speaker import FileSpeaker, SilentSpeaker, file_speaker
-from voxtui.commands.devices import can_play
+from voxtui.commands.devices_command import can_play
 from voxtui.commands.headless import headless, show_step
-from voxtui.dialogue.commands import Attach, NewConversation
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import Attach, NewConversation
 from voxtui.dialogue.events import (
     Event,
     Notice,
@@ -34,7 +34,7 @@ from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Timestamps,
 from voxtui.errors import InputError, one_line, strip_control_characters
 from voxtui.session.tool_lines import call_line
 from voxtui.settings.schema import AudioConfig, Config, SessionConfig
-from voxtui.storage.metrics_log import metrics_log
+from voxtui.storage.metrics_files import metrics_writer
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.text_input import STDIN, open_text, read_attachment
 from voxtui.wiring import build_engine, build_skills, build_speaker
@@ -131,7 +131,7 @@ def run(
         if file:
             file.open()
         speaker, audible = _speaker(config.audio, options, file)
-        with native_stderr_in(native_log()), metrics_log(config.metrics.enabled) as log:
+        with native_stderr_in(native_log()), metrics_writer(config.metrics.enabled) as log:
             return answer(
                 asked,
                 lambda emit: build_engine(

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import click
 
 from voxtui.audio.clips import Clip, speak
-from voxtui.dialogue.commands import SendText
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import SendText
 from voxtui.dialogue.events import Died, Event, Loaded, LoadFailed, Loading, Notice, TurnFinished
 from voxtui.dialogue.timestamps import Turn
 from voxtui.errors import DeviceError

@@ -16,14 +16,14 @@ from typing import TypeAlias
 
 import click
 
-from voxtui.dialogue.commands import Attach, Silence
 from voxtui.dialogue.data import MICROPHONE, TYPED, ToolCall
 from voxtui.dialogue.engine import LEAVING_SECONDS
+from voxtui.dialogue.engine_commands import Attach, Silence
 from voxtui.dialogue.events import Countdown, Loaded, PrefillProgress, State
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Past
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Turn
-from voxtui.dialogue.tools import CallReport
+from voxtui.dialogue.tool_interface import CallReport
 from voxtui.errors import ModelMissing, RestartNeeded, VoxtuiError, strip_control_characters
 from voxtui.session.clip_player import OpenClip
 from voxtui.session.event_view import EventView
@@ -33,9 +33,9 @@ from voxtui.session.tool_lines import call_line, call_text
 from voxtui.session.user_session import MakeEngine, NotAllowed, Severity, UserSessionEvent
 from voxtui.settings.schema import Config
 from voxtui.slash_commands import COMMANDS, number, parse
+from voxtui.storage.derived_latencies import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline
 from voxtui.storage.device_offset import device_offset
-from voxtui.storage.metrics_log import metrics_log
-from voxtui.storage.turn_metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline
+from voxtui.storage.metrics_files import metrics_writer
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.text_input import clipboard_text
 from voxtui.wiring import clip_opener, devices_engine, make_factories, sample_clips
@@ -419,7 +419,7 @@ def talk_in_lines(
     Return False if lines of a file or pipe were not all answered.
     """
     typed_live = sys.stdin.isatty()
-    with native_stderr_in(native_log()), metrics_log(config.metrics.enabled) as log:
+    with native_stderr_in(native_log()), metrics_writer(config.metrics.enabled) as log:
         plain = Plain(
             lambda emit: devices_engine(config, log.tee(emit)),
             config,

@@ -13,7 +13,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty
 
-from voxtui.dialogue.commands import (
+from voxtui.dialogue.components.components import Closing, Components, Models
+from voxtui.dialogue.components.sound_devices import LOOK_SECONDS, NO_DEVICES, Devices, SoundDevices
+from voxtui.dialogue.data import MICROPHONE, Frame
+from voxtui.dialogue.dialogue import NO_FRONT_END, Dialogue, FrontEnd
+from voxtui.dialogue.engine_commands import (
     AddResult,
     Answer,
     Attach,
@@ -38,10 +42,6 @@ from voxtui.dialogue.commands import (
     Typing,
     UseReplyOptions,
 )
-from voxtui.dialogue.components.components import Closing, Components, Models
-from voxtui.dialogue.components.sound_devices import LOOK_SECONDS, NO_DEVICES, Devices, SoundDevices
-from voxtui.dialogue.data import MICROPHONE, Frame
-from voxtui.dialogue.dialogue import NO_FRONT_END, Dialogue, FrontEnd
 from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice, State
 from voxtui.dialogue.history.history import History
 from voxtui.dialogue.inbox import Inbox, Posted

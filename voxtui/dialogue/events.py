@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 from voxtui.dialogue.data import ToolCall, Utterance
 from voxtui.dialogue.timestamps import Timestamps, Turn
-from voxtui.dialogue.tools import CallReport
+from voxtui.dialogue.tool_interface import CallReport
 
 
 class State(StrEnum):

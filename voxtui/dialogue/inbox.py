@@ -16,7 +16,8 @@ from queue import SimpleQueue
 
 from msgspec.structs import replace
 
-from voxtui.dialogue.commands import (
+from voxtui.dialogue.data import Frame
+from voxtui.dialogue.engine_commands import (
     Answer,
     Cancel,
     Command,
@@ -33,7 +34,6 @@ from voxtui.dialogue.commands import (
     Talk,
     Typing,
 )
-from voxtui.dialogue.data import Frame
 from voxtui.dialogue.timestamps import Milestone
 from voxtui.dialogue.turn_handle import TurnHandle
 

@@ -21,7 +21,7 @@ from voxtui.dialogue.data import (
 from voxtui.dialogue.events import Event
 from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.timestamps import Timestamps
-from voxtui.dialogue.tools import Tool
+from voxtui.dialogue.tool_interface import Tool
 from voxtui.settings.schema import Config
 
 Progress = Callable[[str, float | None], None]

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from voxtui.dialogue.data import SKILL
-from voxtui.dialogue.tools import CallReport
+from voxtui.dialogue.tool_interface import CallReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

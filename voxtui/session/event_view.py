@@ -11,7 +11,7 @@ from voxtui.session.user_session import ClipEnded, Severity, UserSessionEvent
 if TYPE_CHECKING:
     from voxtui.dialogue.data import ToolCall, Utterance
     from voxtui.dialogue.timestamps import Turn
-    from voxtui.dialogue.tools import CallReport
+    from voxtui.dialogue.tool_interface import CallReport
     from voxtui.errors import VoxtuiError
 
 

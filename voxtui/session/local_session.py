@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
-from voxtui.dialogue.commands import (
+from voxtui.dialogue.data import MICROPHONE
+from voxtui.dialogue.engine import LEAVING_SECONDS
+from voxtui.dialogue.engine_commands import (
     Attach,
     Cancel,
     Command,
@@ -26,8 +28,6 @@ from voxtui.dialogue.commands import (
     Speak,
     Talk,
 )
-from voxtui.dialogue.data import MICROPHONE
-from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.events import (
     ChangeFailed,
     Loaded,
@@ -44,7 +44,7 @@ from voxtui.dialogue.events import (
 from voxtui.dialogue.history.attachments import Attachment, attached_tokens
 from voxtui.errors import DeviceError, ModelMissing, VoxtuiError, strip_control_characters
 from voxtui.session.clip_player import ClipPlayer, OpenClip
-from voxtui.session.conversation import Conversation
+from voxtui.session.conversation_lifecycle import Conversation
 from voxtui.session.user_session import (
     ClipEnded,
     MakeEngine,
@@ -55,8 +55,8 @@ from voxtui.session.user_session import (
 from voxtui.settings.paths import notes_file
 from voxtui.settings.save import save_values
 from voxtui.settings.sources import with_value
-from voxtui.storage.conversation_log import ConversationLog
-from voxtui.storage.conversations import Conversations, history_file
+from voxtui.storage.conversation_database import Conversations, history_file
+from voxtui.storage.conversation_writer import ConversationWriter
 from voxtui.storage.files import read_file
 from voxtui.storage.saved_session import Record, saved_sessions
 
@@ -140,7 +140,7 @@ class LocalSession(UserSession):
         self._factories = factories
         self._may_download = False
         self._deliver = deliver
-        self.log = ConversationLog(
+        self.log = ConversationWriter(
             Conversations(history_file()), lambda sentence: deliver(Notice(sentence))
         )
         self.conversation = Conversation(self, self.record, self.log)

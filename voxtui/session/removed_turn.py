@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from voxtui.dialogue.commands import InsertTurn, RemovePart
+from voxtui.dialogue.engine_commands import InsertTurn, RemovePart
 from voxtui.dialogue.protocols import PastTurn
 from voxtui.session.local_session import LocalSession
 from voxtui.storage.saved_session import SessionTurn

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from voxtui.dialogue.commands import Attach, Command, Confirm, NewTurn, Speak
 from voxtui.dialogue.data import Frame
+from voxtui.dialogue.engine_commands import Attach, Command, Confirm, NewTurn, Speak
 from voxtui.dialogue.events import (
     Event,
     KeyNeeded,

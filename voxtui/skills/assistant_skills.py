@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from voxtui.dialogue.events import CountdownsChanged, Event, Notice, Rang, Reminded, RingsIn
 from voxtui.dialogue.protocols import SkillAnswer
-from voxtui.dialogue.tools import Tool, offered, rule_call
+from voxtui.dialogue.tool_interface import Tool, offered, rule_call
 from voxtui.dialogue.turn.safe_skills import log_failure
 from voxtui.errors import InputError
 

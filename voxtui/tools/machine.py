@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Event as Flag
 
-from voxtui.dialogue.tools import Tool, ToolResult
+from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import InputError
 from voxtui.skills.normalise import say_span, spoken_list
 from voxtui.tools.words import output_of, plain, whole_requests

@@ -17,7 +17,7 @@ from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.message import Message
 
-from voxtui.dialogue.commands import Silence
+from voxtui.dialogue.engine_commands import Silence
 from voxtui.dialogue.events import Died, State
 from voxtui.dialogue.protocols import Past
 from voxtui.dialogue.timestamps import Milestone, Timestamps
@@ -29,6 +29,10 @@ from voxtui.settings.schema import Config
 from voxtui.ui.conversation.markdown import rendered
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.conversation.turn_views import TurnViews
+from voxtui.ui.driver import gc_tuning
+from voxtui.ui.driver.keyboard import Key, KeyboardAnswer, KeyUp
+from voxtui.ui.driver.terminal_app import TerminalApp
+from voxtui.ui.driver.termination import EXIT_CODE, exit_on_signals
 from voxtui.ui.event_display import EventDisplay
 from voxtui.ui.event_queue import EventQueue
 from voxtui.ui.footer import Footer
@@ -42,12 +46,8 @@ from voxtui.ui.status import LEVEL_SECONDS, Status
 from voxtui.ui.talk.pasted import FIELD_CHARACTERS, joined_lines
 from voxtui.ui.talk.talk import PushToTalk
 from voxtui.ui.talk.talkbar import TalkBar
-from voxtui.ui.terminal import gc_tuning
-from voxtui.ui.terminal.keyboard import Key, KeyboardAnswer, KeyUp
-from voxtui.ui.terminal.terminal_app import TerminalApp
-from voxtui.ui.terminal.termination import EXIT_CODE, exit_on_signals
 from voxtui.ui.themes import AUTO, AVAILABLE, theme_named
-from voxtui.ui.timers import SNOOZE_KEY, Timers
+from voxtui.ui.widgets.timers import SNOOZE_KEY, Timers
 
 TICK_SECONDS = 1 / 20
 

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from voxtui.dialogue.data import ToolCall, Utterance
 from voxtui.dialogue.events import Countdown, Loaded, PrefillProgress, State, TurnStarted
 from voxtui.dialogue.timestamps import Outcome, Turn
-from voxtui.dialogue.tools import CallReport
+from voxtui.dialogue.tool_interface import CallReport
 from voxtui.errors import RestartNeeded, VoxtuiError
 from voxtui.session.event_view import EventView
 from voxtui.session.tool_lines import call_line, call_text
 from voxtui.session.user_session import Severity
-from voxtui.storage.turn_metrics import DeviceOffset
+from voxtui.storage.derived_latencies import DeviceOffset
+from voxtui.ui.driver import gc_tuning
+from voxtui.ui.driver.terminal_app import TerminalNotification
 from voxtui.ui.main_screen import MainScreen
 from voxtui.ui.menu.menu import Menu
-from voxtui.ui.terminal import gc_tuning
-from voxtui.ui.terminal.terminal_app import TerminalNotification
-from voxtui.ui.timers import Timers
+from voxtui.ui.widgets.timers import Timers
 
 
 class EventDisplay(EventView):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from textual import on
 
-from voxtui.dialogue.commands import Attach, Silence, Speak
+from voxtui.dialogue.engine_commands import Attach, Silence, Speak
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Past
 from voxtui.errors import InputError, VoxtuiError
@@ -18,7 +18,7 @@ from voxtui.slash_commands import number, parse
 from voxtui.storage.saved_session import saved_sessions
 from voxtui.terminal.text_input import clipboard_text
 from voxtui.ui.conversation.transcript import Transcript
-from voxtui.ui.history.history import HistoryScreen
+from voxtui.ui.history.history_screen import HistoryScreen
 from voxtui.ui.history.past_turns import show_past
 from voxtui.ui.history.question import KEEP, KEEP_NO, KEEP_YES, Question
 from voxtui.ui.menu.menu import CONVERSATION

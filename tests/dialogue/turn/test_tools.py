@@ -10,12 +10,12 @@ import pytest
 from tests.dialogue.talking import talking, text
 from tests.dialogue.turn.test_skills import ClockOnly
 from tests.fakes import ScriptedBrain
-from voxtui.dialogue.commands import Cancel, Confirm, Redo, SendText
 from voxtui.dialogue.data import SKILL, FinishedCall, ToolCall
+from voxtui.dialogue.engine_commands import Cancel, Confirm, Redo, SendText
 from voxtui.dialogue.events import KeyNeeded, ToolCalled, ToolEnded
 from voxtui.dialogue.protocols import SkillAnswer, SkillRequest
 from voxtui.dialogue.timestamps import Outcome
-from voxtui.dialogue.tools import CallOutcome, Tool, ToolResult, offered
+from voxtui.dialogue.tool_interface import CallOutcome, Tool, ToolResult, offered
 from voxtui.errors import InputError
 
 DISK = ToolCall("disk", '{"path": "/"}')

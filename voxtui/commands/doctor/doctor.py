@@ -21,7 +21,7 @@ import click
 from voxtui.audio.portaudio import Probe, find, probe
 from voxtui.brains.remote.remote_brain import RemoteBrain
 from voxtui.brains.voxtral.cuda_errors import TRY_AGAIN, Marker
-from voxtui.commands.devices import HELD, configured_devices, hear
+from voxtui.commands.devices_command import HELD, configured_devices, hear
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.dialogue.listening.level import SHOWS_LEVEL, SILENT, diagnose_level
 from voxtui.errors import DeviceError, ModelError, how_to_install

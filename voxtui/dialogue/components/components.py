@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from voxtui.dialogue.commands import ReplaceComponents
 from voxtui.dialogue.components.sound_devices import SoundDevices
 from voxtui.dialogue.data import SpeechChunk
+from voxtui.dialogue.engine_commands import ReplaceComponents
 from voxtui.dialogue.events import Event, Loaded, Loading, Notice
 from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.live_config import LiveConfig

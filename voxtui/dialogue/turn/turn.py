@@ -42,10 +42,10 @@ from voxtui.dialogue.protocols import (
 )
 from voxtui.dialogue.speech.speech import Speech, SpokenReply, VoiceFailed
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
-from voxtui.dialogue.tools import CallOutcome, CallReport
+from voxtui.dialogue.tool_interface import CallOutcome, CallReport
 from voxtui.dialogue.turn.prefill import HistoryPrefill
+from voxtui.dialogue.turn.run_tool import run_call
 from voxtui.dialogue.turn.text_chunks import Chunker
-from voxtui.dialogue.turn.tool_calls import run_call
 from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import DeviceError, ModelError
 

@@ -11,7 +11,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from voxtui.dialogue.commands import (
+from voxtui.dialogue.data import MICROPHONE, REPLAY, SKILL, TYPED, Frame, Utterance
+from voxtui.dialogue.dialogue import Dialogue
+from voxtui.dialogue.engine_commands import (
     Answer,
     NewTurn,
     Redo,
@@ -20,8 +22,6 @@ from voxtui.dialogue.commands import (
     Talk,
     UseReplyOptions,
 )
-from voxtui.dialogue.data import MICROPHONE, REPLAY, SKILL, TYPED, Frame, Utterance
-from voxtui.dialogue.dialogue import Dialogue
 from voxtui.dialogue.events import (
     Captured,
     Notice,

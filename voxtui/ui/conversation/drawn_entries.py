@@ -22,7 +22,7 @@ from textual.widget import Widget
 
 from voxtui.ui.conversation.line_index import LineIndex
 from voxtui.ui.conversation.paragraph import KINDS, NO_LOOK, Line, Look, Paragraph
-from voxtui.ui.terminal.painting import paint_now
+from voxtui.ui.driver.painting import paint_now
 
 DRAWN_SCREENS = 2
 """Screens of drawn lines that are cached. A drawn line is about fifty objects."""

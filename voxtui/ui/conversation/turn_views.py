@@ -12,7 +12,7 @@ from textual.timer import Timer
 from voxtui.dialogue.data import TYPED, Utterance
 from voxtui.dialogue.events import TurnStarted
 from voxtui.dialogue.timestamps import Milestone, Timestamps, Turn
-from voxtui.storage.turn_metrics import PlaybackLead, characters_at
+from voxtui.storage.derived_latencies import PlaybackLead, characters_at
 from voxtui.ui.conversation.paragraph import Paragraph
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.conversation.turn_view import TurnView

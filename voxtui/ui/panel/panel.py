@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.settings.schema import Targets
-from voxtui.storage.turn_metrics import PlaybackLead
+from voxtui.storage.derived_latencies import PlaybackLead
 from voxtui.ui.panel.formatting import NO_TURN, TurnTimes
 from voxtui.ui.panel.full_view import FullView
 from voxtui.ui.panel.latency_strip import LatencyStrip

@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from voxtui.dialogue.timestamps import Milestone, Turn
-from voxtui.storage.turn_metrics import (
+from voxtui.storage.derived_latencies import (
     HEADLINES,
     SPEED,
     TIMES,

@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from voxtui.settings.schema import DEFAULT_BRAIN, TARGETS, Targets
-from voxtui.storage.turn_metrics import SPEAKING, Stage, stages
+from voxtui.storage.derived_latencies import SPEAKING, Stage, stages
 from voxtui.ui.bars import bar
 from voxtui.ui.panel.formatting import NO_TURN, TurnTimes, short_ms
 

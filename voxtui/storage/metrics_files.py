@@ -146,7 +146,7 @@ class _Finished:
     at: datetime
 
 
-class MetricsLog:
+class MetricsWriter:
     """Appends each finished turn to today's file in `folder`, if there is one, on its own thread.
 
     A turn that cannot be written is dropped, because no failure here may reach the conversation.
@@ -237,8 +237,8 @@ def _append(file: Path, line: bytes) -> None:
 
 
 @contextmanager
-def metrics_log(enabled: bool) -> Generator[MetricsLog]:
-    log = MetricsLog(metrics_folder() if enabled else None)
+def metrics_writer(enabled: bool) -> Generator[MetricsWriter]:
+    log = MetricsWriter(metrics_folder() if enabled else None)
     try:
         yield log
     finally:

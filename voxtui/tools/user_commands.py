@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from voxtui.dialogue.tools import Tool, ToolResult
+from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import InputError
 from voxtui.settings.schema import ToolCommand
 from voxtui.tools.words import output_of, plain

@@ -14,7 +14,7 @@ from textual import events
 from textual.keys import Keys
 
 from tests.fakes import SECONDS
-from voxtui.ui.terminal.keyboard import (
+from voxtui.ui.driver.keyboard import (
     FlushMarker,
     Key,
     KeyboardAnswer,
@@ -172,7 +172,7 @@ def test_text_that_comes_faster_than_any_hand_types_is_a_paste() -> None:
 
 @pytest.mark.parametrize("size", [1, 4, 1000])
 def test_a_paste_without_its_end_is_over_after_a_silence(monkeypatch, size) -> None:
-    monkeypatch.setattr("voxtui.ui.terminal.keyboard.PASTE_SILENCE_SECONDS", -1.0)
+    monkeypatch.setattr("voxtui.ui.driver.keyboard.PASTE_SILENCE_SECONDS", -1.0)
     parser, data = KeyParser(), "\x1b[200~lost text"
     for start in range(0, len(data), size):
         assert not list(parser.feed(data[start : start + size]))
@@ -182,7 +182,7 @@ def test_a_paste_without_its_end_is_over_after_a_silence(monkeypatch, size) -> N
 
 @pytest.mark.parametrize("size", [1, 7, 4096])
 def test_of_a_huge_paste_the_beginning_is_kept_and_keys_follow_it(monkeypatch, size) -> None:
-    monkeypatch.setattr("voxtui.ui.terminal.keyboard.LONGEST_PASTE", 10_000)
+    monkeypatch.setattr("voxtui.ui.driver.keyboard.LONGEST_PASTE", 10_000)
     data = f"\x1b[200~{'x' * 6000}\n{'y' * 6000}\x1b[201~\x11"
     parser = KeyParser()
     messages = [m for i in range(0, len(data), size) for m in parser.feed(data[i : i + size])]
@@ -231,7 +231,7 @@ def test_the_screen_waits_until_a_frame_is_written(monkeypatch):
         Timer(0.1, lambda: (read.set(), marker.reached(1.0))).start()
 
     monkeypatch.setattr(driver, "write", write)
-    monkeypatch.setattr("voxtui.ui.terminal.keyboard.WRITE_SECONDS", SECONDS)
+    monkeypatch.setattr("voxtui.ui.driver.keyboard.WRITE_SECONDS", SECONDS)
     driver.wait_written()
     assert read.is_set()
 

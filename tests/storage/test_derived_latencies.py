@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.settings.schema import TARGETS
-from voxtui.storage.turn_metrics import (
+from voxtui.storage.derived_latencies import (
     FIRST_SOUND,
     HEADLINES,
     SPEED,

@@ -21,7 +21,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from voxtui.errors import InputError
-from voxtui.storage.conversations import Conversations, Summary, export
+from voxtui.storage.conversation_database import Conversations, Summary, export
 from voxtui.ui.menu.menu import in_thread
 
 SHOWN = 200

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from voxtui.dialogue.commands import NewConversation, RecallConversation
+from voxtui.dialogue.engine_commands import NewConversation, RecallConversation
 from voxtui.session.user_session import NotAllowed, UserSession
-from voxtui.storage.conversation_log import ConversationLog, Snapshot, StoredConversation
+from voxtui.storage.conversation_writer import ConversationWriter, Snapshot, StoredConversation
 from voxtui.storage.saved_session import Record
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Conversation:
     """Begins, stores and resumes conversations. Used on the front end's thread."""
 
-    def __init__(self, session: UserSession, record: Record, log: ConversationLog) -> None:
+    def __init__(self, session: UserSession, record: Record, log: ConversationWriter) -> None:
         self._session = session
         self._record = record
         self._log = log

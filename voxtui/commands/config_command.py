@@ -10,7 +10,7 @@ from voxtui.settings.paths import user_config_file, user_folders
 from voxtui.settings.save import toml_value
 from voxtui.settings.sources import RETIRED_KEYS, LoadedConfig
 from voxtui.skills.timer_store import reminders_file, timers_file
-from voxtui.storage.conversations import history_file
+from voxtui.storage.conversation_database import history_file
 
 
 def show_json(loaded: LoadedConfig) -> None:

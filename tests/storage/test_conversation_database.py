@@ -18,12 +18,18 @@ from pathlib import Path
 import pytest
 
 from voxtui.errors import InputError
-from voxtui.storage.conversations import VERSION, Conversations, Exchange, Summary, as_markdown
+from voxtui.storage.conversation_database import (
+    VERSION,
+    Conversations,
+    Exchange,
+    Summary,
+    as_markdown,
+)
 
 WRITER = """
 import sys
 from pathlib import Path
-from voxtui.storage.conversations import Conversations, Exchange
+from voxtui.storage.conversation_database import Conversations, Exchange
 conversations, number = Conversations(Path(sys.argv[1])), None
 for i in range(100_000):
     number, _ = conversations.store(number, [Exchange(f"word{i}", "x" * 5000, at=float(i))], {}, ())

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.protocols import Past, PastTurn
 from voxtui.errors import InputError
-from voxtui.storage.conversations import UNDO_SECONDS, Conversations, Exchange
+from voxtui.storage.conversation_database import UNDO_SECONDS, Conversations, Exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class StoredConversation:
     rows: dict[int | str, _Row] | None = None
 
 
-class ConversationLog:
+class ConversationWriter:
     """Writes the conversation after each turn, between `begin` and `close`.
 
     `tell` gets a sentence on the first of several failures, from any thread.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from voxtui.dialogue.tools import Tool
+from voxtui.dialogue.tool_interface import Tool
 from voxtui.settings.paths import notes_file
 from voxtui.settings.schema import ToolsConfig
 from voxtui.tools.clipboard import clipboard_tool
-from voxtui.tools.commands import command_tool
 from voxtui.tools.machine import machine_tools
 from voxtui.tools.notes import Notes
+from voxtui.tools.user_commands import command_tool
 
 
 def build_tools(config: ToolsConfig) -> tuple[Tool, ...]:

@@ -14,12 +14,12 @@ import pytest
 from filelock import FileLock
 
 from tests.fakes import SECONDS, ScriptedBrain, engine_on_fakes, frames
-from voxtui.dialogue.commands import Release, Talk
+from voxtui.dialogue.engine_commands import Release, Talk
 from voxtui.dialogue.events import Loaded, StateChanged, TurnFinished, TurnStarted
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.errors import InputError
-from voxtui.storage import metrics_log as log_module
-from voxtui.storage.metrics_log import MetricsLog, metrics_log, read
+from voxtui.storage import metrics_files as log_module
+from voxtui.storage.metrics_files import MetricsWriter, metrics_writer, read
 
 SECRET = "the password is swordfish"
 
@@ -45,7 +45,7 @@ def turn(number=1, **fields):
 
 def keep(folder, *turns, source="microphone", timestamps=None):
     """Run a session of `turns`."""
-    log = MetricsLog(folder)
+    log = MetricsWriter(folder)
     emit = log.tee(lambda event: None)
     for each in turns:
         if timestamps is not None:
@@ -79,7 +79,7 @@ def test_no_word_no_name_and_no_error_is_kept(folder):
 
 
 def test_a_turn_of_the_engine_leaves_no_word(folder):
-    log, done, loaded = MetricsLog(folder), threading.Event(), threading.Event()
+    log, done, loaded = MetricsWriter(folder), threading.Event(), threading.Event()
 
     def emit(event):
         match event:
@@ -116,7 +116,7 @@ def test_only_the_owner_may_read_a_file(folder):
 def test_turned_off_the_log_passes_events_on_unchanged():
     def emit(event): ...
 
-    with metrics_log(enabled=False) as log:
+    with metrics_writer(enabled=False) as log:
         assert log.tee(emit) is emit
 
 
@@ -128,7 +128,7 @@ def test_a_turn_that_is_not_in_real_time_is_not_kept(folder):
 def test_the_first_word_may_be_painted_after_the_end_of_the_turn(folder):
     late = Timestamps()
     late.record(Milestone.RELEASED, 100.0)
-    log = MetricsLog(folder)
+    log = MetricsWriter(folder)
     emit = log.tee(lambda event: None)
     emit(TurnStarted(1, "microphone", late))
     emit(TurnFinished(turn()))
@@ -140,7 +140,7 @@ def test_the_first_word_may_be_painted_after_the_end_of_the_turn(folder):
 def test_events_pass_at_once_if_no_file_can_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     seen = []
-    log = MetricsLog(tmp_path / "file" / "metrics")
+    log = MetricsWriter(tmp_path / "file" / "metrics")
     emit = log.tee(seen.append)
     emit(TurnFinished(turn()))
     emit(StateChanged)

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import click
 
-from voxtui.storage.conversations import Conversations, as_markdown, history_file
+from voxtui.storage.conversation_database import Conversations, as_markdown, history_file
 
 SHOWN = 20
 """Conversations that a terminal shows; a pipe gets all."""

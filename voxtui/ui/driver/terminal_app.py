@@ -14,9 +14,9 @@ from textual.notifications import SeverityLevel
 from textual.theme import Theme
 
 from voxtui.session.notification import notification, notify_desktop
-from voxtui.ui.messages import Messages
-from voxtui.ui.terminal.keyboard import KeyboardDriver
+from voxtui.ui.driver.keyboard import KeyboardDriver
 from voxtui.ui.themes import AVAILABLE, legible
+from voxtui.ui.widgets.messages import Messages
 
 
 class TerminalNotification(Message):
