@@ -19,7 +19,8 @@ from benchmarks.word_errors import plain_words
 from voxtui.audio.clips import load_clip
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.brains.embedded.whisper import Whisper
-from voxtui.models.installed import whisper_directory
+from voxtui.models.catalogue import WHISPER
+from voxtui.models.installed import released_path
 from voxtui.settings.schema import LANGUAGES
 
 
@@ -35,7 +36,7 @@ def main() -> None:
     )
     print("|---|---|---|---|---|---|---|")
     for folder in sorted(path for path in arguments.folder.iterdir() if path.name in LANGUAGES):
-        whisper = Whisper(whisper_directory(), "" if arguments.detect else folder.name)
+        whisper = Whisper(released_path(WHISPER), "" if arguments.detect else folder.name)
         whisper.load()
         clips = sorted(folder.glob("*.wav"))
         words, row = 0, list[str]()

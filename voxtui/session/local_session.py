@@ -73,8 +73,10 @@ MODEL_KEYS = frozenset(
     (
         "brain.name",
         "brain.embedded.model",
+        "brain.language",
         "generation.preset",
         "voice.engine",
+        "voice.name",
     )
 )
 """Config keys whose new value loads a model."""
@@ -491,6 +493,9 @@ def _change(
             return ReplaceComponents(config, microphone=factories.microphone(config))
         case ["voice", _]:
             return ReplaceComponents(config, voice=factories.voice(config, notify) or "none")
+        case ["brain", "language"]:
+            voice = factories.voice(config, notify) or "none"
+            return ReplaceComponents(config, brain=factories.brain(config, notify), voice=voice)
         case _:
             return ReplaceComponents(config, brain=factories.brain(config, notify))
 

@@ -18,7 +18,8 @@ from voxtui.brains.embedded.recogniser import Heard, Moonshine
 from voxtui.brains.embedded.rescoring import LIVE_CANDIDATES, Rescoring
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.errors import ModelError, how_to_install
-from voxtui.models.installed import whisper_directory
+from voxtui.models.catalogue import WHISPER
+from voxtui.models.installed import released_path
 from voxtui.settings.schema import LANGUAGES, BrainConfig
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def is_here() -> bool:
     if find_spec(RUNTIME) is None:
         return False
     try:
-        whisper_directory()
+        released_path(WHISPER)
     except ModelError:
         return False
     return True
@@ -141,7 +142,7 @@ def choose(config: BrainConfig, candidates: int = LIVE_CANDIDATES) -> Recogniser
             f"{how_to_install('whisper')}; then `voxtui models fetch whisper-base`. {others}",
         )
     try:
-        folder = whisper_directory()
+        folder = released_path(WHISPER)
     except ModelError as error:
         message = f"{english_only} Whisper knows it: {error.message}"
         raise ModelError(message, f"{error.hint} {others}") from error

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import App
@@ -18,7 +19,7 @@ from voxtui.dialogue.listening.level import MONITOR
 from voxtui.errors import ConfigError, InputError, ModelError, VoxtuiError
 from voxtui.session.local_session import LocalSession
 from voxtui.session.user_session import NotAllowed
-from voxtui.settings.schema import Config
+from voxtui.settings.schema import LANGUAGES, Config
 from voxtui.settings.sources import active_config_file, options_of, value_of
 from voxtui.ui.keys import shown
 from voxtui.ui.menu.palette import Entry, Palette
@@ -69,6 +70,8 @@ class Choice:
 def part_choices(config: Config) -> Iterator[Choice]:
     for name in options_of("voice.engine"):
         yield Choice(VOICES.get(name, name), "voice.engine", name, VOICE)
+    if config.voice.engine in ("auto", "embedded"):
+        yield from _embedded_voices()
     for speed, about in SPEEDS.items():
         yield Choice(f"Speed {speed:g}", "voice.speed", speed, VOICE, about)
     for name in options_of("brain.name"):
@@ -85,6 +88,7 @@ def part_choices(config: Config) -> Iterator[Choice]:
         yield Choice(title, "brain.name", name, MODEL, about, question)
     if config.brain.name in ("auto", "embedded"):
         yield from _chat_models()
+        yield from _languages(config)
     for name in options_of("generation.preset"):
         yield Choice(PRESETS.get(name, name), "generation.preset", name, MODEL)
 
@@ -104,6 +108,32 @@ def _chat_models() -> Iterator[Choice]:
     here = [model for model in CHAT_MODELS.values() if model.path.is_file()]
     for model in here if len(here) > 1 else ():
         yield Choice(f"Chat: {model.name}", "brain.embedded.model", model.name, MODEL, model.note)
+
+
+def _embedded_voices() -> Iterator[Choice]:
+    from voxtui.models.catalogue import HIBARI, HIBARI_VOICES
+
+    yield Choice(f"Voice {HIBARI}", "voice.name", HIBARI, VOICE, "American, female")
+    for name, model in HIBARI_VOICES.items():
+        about, question = model.note, ""
+        if not model.path.exists():
+            size = f"{model.size / 1e6:.0f} MB"
+            about, question = f"{about}; fetches {size}", f"Fetch {size} from a hub now?"
+        yield Choice(f"Voice {name}", "voice.name", name, VOICE, about, question)
+
+
+def _languages(config: Config) -> Iterator[Choice]:
+    """Yield the languages of the embedded brain, if Whisper is here to hear them."""
+    from voxtui.models.catalogue import KOKORO_VOICES, SMALL_KOKORO, WHISPER
+
+    if not WHISPER.path.exists() or find_spec("ctranslate2") is None:
+        return
+    spoken = KOKORO_VOICES if SMALL_KOKORO.path.exists() else ()
+    for code, name in LANGUAGES.items():
+        about = "heard by Whisper, seconds later" if code != "en" else ""
+        if code not in spoken and about:
+            about += "; text only"
+        yield Choice(f"Language: {name}", "brain.language", code, MODEL, about)
 
 
 def device_choices(found: Sequence[Device]) -> Iterator[Choice]:
