@@ -113,13 +113,13 @@ def _chat_models() -> Iterator[Choice]:
 def _embedded_voices() -> Iterator[Choice]:
     from voxtui.models.catalogue import HIBARI, HIBARI_VOICES
 
-    yield Choice(f"Voice {HIBARI}", "voice.name", HIBARI, VOICE, "American, female")
+    yield Choice(HIBARI, "voice.name", HIBARI, VOICE, "American, female")
     for name, model in HIBARI_VOICES.items():
         about, question = model.note, ""
         if not model.path.exists():
             size = f"{model.size / 1e6:.0f} MB"
             about, question = f"{about}; fetches {size}", f"Fetch {size} from a hub now?"
-        yield Choice(f"Voice {name}", "voice.name", name, VOICE, about, question)
+        yield Choice(name, "voice.name", name, VOICE, about, question)
 
 
 def _languages(config: Config) -> Iterator[Choice]:
