@@ -103,10 +103,7 @@ def turns(said: Sequence[Any], config: Config) -> Iterator[Turn]:
     with headless(engine) as started:
         for words in said:
             started.engine.post(NewConversation())
-            if isinstance(words, str):
-                yield started.ask_text(words, lambda event: None)
-            else:
-                yield started.ask(words, paced=False)
+            yield started.ask(words, paced=False)
 
 
 def calls(said: Sequence[Any], config: Config) -> Iterator[Turn]:

@@ -89,4 +89,4 @@ def test_the_screen_imports_textual_only_before_its_first_frame():
     imported = set(ran.stdout.split())
     assert imported & HEAVY == {"textual"}
     # The patterns of `about` compile for 50 ms, and the lock takes 30.
-    assert {"voxtui.skills.about_itself", "filelock"} & imported == set()
+    assert {"voxtui.skills.rules.about_itself", "filelock"} & imported == set()

@@ -96,7 +96,6 @@ class _Microphones:
 
 
 def microphone_alone(config: Config) -> Devices:
-    """Return the microphone of the configuration, without a speaker."""
     from voxtui.dialogue.components.sound_devices import Devices
 
     return Devices(build_microphone(config.audio.input), None, _Microphones())
@@ -137,14 +136,12 @@ def _may_overhear(config: Config) -> bool:
 
 
 def build_speaker(name: str) -> SounddeviceSpeaker:
-    """Return the speaker that `name` means; empty: the system's default."""
     from voxtui.audio.speaker import SounddeviceSpeaker
 
     return SounddeviceSpeaker(name)
 
 
 def build_cue() -> SpeechChunk:
-    """Return the sound that says that the microphone opens."""
     from voxtui.audio.chime import cue
 
     return cue(48_000)
@@ -435,7 +432,6 @@ def _words_of(recogniser: Recogniser, otherwise: Recognise | None = None) -> Rec
 
 
 def transcriber(brain: Brain) -> Recognise:
-    """Return the recogniser of a loaded brain."""
     from threading import Event
 
     from voxtui.dialogue.data import Utterance

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -23,7 +24,9 @@ def listed(monkeypatch, capsys):
         monkeypatch.setattr(devices, "probe", lambda: probe)
         microphone = microphone or FakeMicrophone()
         microphone.level = level
-        devices.show_devices(audio, microphone, everything)
+        monkeypatch.setattr(devices, "build_microphone", lambda name: microphone)
+        monkeypatch.setattr(devices, "native_stderr_in", nullcontext)  # capsys sees stderr
+        devices.run(audio, everything)
         return capsys.readouterr()
 
     return show
@@ -44,7 +47,8 @@ def test_devices_are_json_too(monkeypatch, capsys):
     monkeypatch.setattr(devices, "probe", lambda: Probe((MICROPHONE, SPEAKER)))
     microphone = FakeMicrophone()
     microphone.level = 0.1
-    devices.show_devices(AudioConfig(), microphone, as_json=True)
+    monkeypatch.setattr(devices, "build_microphone", lambda name: microphone)
+    devices.run(AudioConfig(), as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert [(d["name"], d["used_as"]) for d in told["devices"]] == [
         ("Headset", ["input"]),

@@ -38,14 +38,14 @@ def machine(monkeypatch, tmp_path):
 
         def examine(self, capsys):
             """(whether a conversation is possible, the lines that are not ok)."""
-            possible = doctor.examine(self.config, self.make_voice)
+            possible = doctor.run(self.config)
             lines = capsys.readouterr().out.splitlines()
             return possible, [line for line in lines[:-2] if not line.startswith("ok ")]
 
         def no_gpu(self):
             raise ModelError("There is no NVIDIA driver here.")
 
-        def make_voice(self):
+        def check_voice(self, config):
             if self.voice_fails:
                 raise self.voice_fails
 
@@ -58,6 +58,7 @@ def machine(monkeypatch, tmp_path):
         "find_spec",
         lambda name: None if name in made.lacking else find_spec(name),
     )
+    monkeypatch.setattr(doctor, "check_voice", made.check_voice)
     monkeypatch.setattr(doctor, "first_gpu", made.no_gpu)
     monkeypatch.setattr(doctor, "WORD_MODEL", str(model))
     monkeypatch.setattr(doctor, "MEMORY_GB", 0.1)
@@ -358,7 +359,7 @@ def test_whether_the_fast_path_is_tried_is_reported(machine, gpu, capsys, monkey
     def lines(fast=True):
         voxtral = VoxtralBrainConfig(fast=fast)
         config = Config(brain=BrainConfig(name="voxtral", voxtral=voxtral))
-        doctor.examine(config, machine.make_voice)
+        doctor.run(config)
         return capsys.readouterr().out.splitlines()
 
     gpu(150)

@@ -60,6 +60,7 @@ def converse(capsys, monkeypatch):
             click.echo(line, nl=nl)
 
         monkeypatch.setattr("voxtui.commands.plain.click", SimpleNamespace(echo=echo))
+        monkeypatch.setattr("voxtui.commands.plain.device_offset", lambda speaker: offset)
         config = Config(ui=UiConfig(save_dir=save_dir))
         plain = Plain(
             ScriptedEngine,
@@ -67,7 +68,6 @@ def converse(capsys, monkeypatch):
             CLIPS,
             open_clip,
             make_factories(reload=reload),
-            lambda speaker: offset,
             live,
             quiet,
         )

@@ -217,7 +217,6 @@ class SounddeviceSpeaker:
             raise self._lost
 
     def _forget(self) -> None:
-        """Drop the rest of the playback, so that the next one does not begin with it."""
         self._playback = None
         self._resampler = None
         self._queue.clear()
@@ -335,7 +334,6 @@ class SounddeviceSpeaker:
         return self._drain > 0 and (self._playback is None or self._playback.finishing)
 
     def _next_slice(self, length: int) -> Any:
-        """Take up to `length` samples of queued speech; None if there are none."""
         if not self._queue:
             return None
         samples = self._queue.popleft()
@@ -347,7 +345,6 @@ class SounddeviceSpeaker:
         return samples
 
     def _note(self, samples: Any, playback: Playback) -> None:
-        """Note where in the segment `samples`, which are written next, can be heard."""
         segment, heard = self._segment, audible(samples)
         if len(heard):
             first = StreamTime(segment, segment.written + heard[0])
@@ -365,7 +362,6 @@ class SounddeviceSpeaker:
             playback.timestamps.record(Milestone.FIRST_SOUND, at)
 
     def _silence_if_stopped(self, now: float) -> bool:
-        """Drop what the device still holds, at most once a playback. Return whether it did."""
         playback = self._playback
         if playback is None or playback.silenced_at is not None or not playback.stopped():
             return False

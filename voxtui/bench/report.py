@@ -77,7 +77,6 @@ class Steadiness:
 
 
 def steadiness(runs: Sequence[Sequence[Turn]], headline: Headline) -> Steadiness | None:
-    """Compare the medians of `runs`; None if fewer than two have this headline."""
     spreads = [spread(map(headline.of, run)) for run in runs]
     medians = [found.p50 for found in spreads if found]
     return Steadiness(medians) if len(medians) > 1 else None

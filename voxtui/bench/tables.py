@@ -96,7 +96,6 @@ def judge(times: Spread | None, target: float | None) -> Verdict | None:
 
 
 def headlines_json(turns: Sequence[Turn], targets: Targets) -> dict[str, Any]:
-    """Return headline -> its spread from both origins, its target, share within it and verdict."""
     return {headline.key: _json(turns, headline, targets) for headline in measured_of(turns)}
 
 

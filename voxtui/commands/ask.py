@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISFIFO, S_ISREG
@@ -19,7 +19,6 @@ from voxtui.audio.file_speaker import FileSpeaker, SilentSpeaker, file_speaker
 from voxtui.commands.devices_command import can_play
 from voxtui.commands.headless import headless, show_step
 from voxtui.dialogue.components.sound_devices import Devices
-from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.engine_commands import Attach, NewConversation
 from voxtui.dialogue.events import (
     Event,
@@ -28,11 +27,13 @@ from voxtui.dialogue.events import (
     Remark,
     ReplyText,
     ToolEnded,
+    TurnFinished,
     TurnStarted,
 )
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Timestamps, Turn
 from voxtui.errors import InputError, one_line, strip_control_characters
 from voxtui.session.tool_lines import call_line
+from voxtui.session.user_session import MakeEngine
 from voxtui.settings.schema import AudioConfig, Config, SessionConfig
 from voxtui.storage.metrics_files import metrics_writer
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
@@ -159,7 +160,7 @@ def _speaker(
 
 def answer(
     asked: Sequence[Clip | str],
-    make_engine: Callable[[Callable[[Event], object]], Engine],
+    make_engine: MakeEngine,
     options: AskOptions,
     audible: bool,
 ) -> set[Outcome]:
@@ -179,22 +180,16 @@ def answer(
                 started.engine.post(NewConversation())
             if options.attachment:
                 started.engine.post(Attach(options.attachment))
-            on_event = _print_events(options)
-            if isinstance(question, str):
-                turn = started.ask_text(question, on_event)
-            else:
-                turn = started.ask(question, options.paced, on_event)
+            turn = _print_answer(started.events(question, options.paced), options)
             _report(turn, options)
             outcomes.add(turn.outcome)
     return outcomes
 
 
-def _print_events(options: AskOptions) -> Callable[[Event], object]:
-    """Return a function that prints a reply while it arrives, and notices on stderr."""
+def _print_answer(events: Iterator[Event], options: AskOptions) -> Turn:
+    """Print the reply while it arrives, and notices on stderr. Return the turn."""
     timestamps: Timestamps | None = None
-
-    def on_event(event: Event) -> None:
-        nonlocal timestamps
+    for event in events:
         match event:
             case TurnStarted(_, _, started):
                 timestamps = started
@@ -210,10 +205,11 @@ def _print_events(options: AskOptions) -> Callable[[Event], object]:
                 pass
             case Notice(message) | Remark(message):
                 click.echo(message, err=True)
+            case TurnFinished(turn):
+                return turn
             case _:
                 pass
-
-    return on_event
+    raise AssertionError("a turn did not end")
 
 
 def reading_line(reading: PrefillProgress) -> str:

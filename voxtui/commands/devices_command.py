@@ -29,10 +29,11 @@ HELD = "A device that another program holds alone is not seen."
 def run(audio: AudioConfig, everything: bool = False, as_json: bool = False) -> None:
     """Print the devices, mark those in use, and print the microphone's level.
 
-    Include those that a person would not choose if `everything`. Raises DeviceError.
+    Include those that a person would not choose if `everything`. Raises DeviceError, at the end if
+    a configured device is missing.
     """
     with native_stderr_in(native_log()):
-        show_devices(audio, build_microphone(audio.input), everything, as_json)
+        _show_devices(audio, build_microphone(audio.input), everything, as_json)
 
 
 def can_play(audio: AudioConfig) -> bool:
@@ -58,13 +59,9 @@ def configured_devices(audio: AudioConfig) -> list[tuple[Direction, str, str]]:
     return [("input", "microphone", audio.input), ("output", "speaker", audio.output)]
 
 
-def show_devices(
-    audio: AudioConfig, microphone: Microphone, everything: bool = False, as_json: bool = False
+def _show_devices(
+    audio: AudioConfig, microphone: Microphone, everything: bool, as_json: bool
 ) -> None:
-    """Print what `run` prints, with the level of `microphone`.
-
-    Raises DeviceError, at the end if a configured device is missing.
-    """
     found = probe()
     if found.problem:
         raise DeviceError(found.problem)
@@ -101,7 +98,6 @@ def show_devices(
 def _used(
     audio: AudioConfig, devices: Sequence[Device]
 ) -> tuple[dict[Direction, Device], list[tuple[str, DeviceError]]]:
-    """Return the devices that a conversation uses, and (configured name, problem)."""
     used: dict[Direction, Device] = {}
     problems: list[tuple[str, DeviceError]] = []
     for direction, _, wanted in configured_devices(audio):

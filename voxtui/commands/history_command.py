@@ -18,7 +18,6 @@ NOT_KEPT = "No conversation is stored. /history in the window asks once whether 
 
 
 def list_conversations(words: str, keeps: bool, as_json: bool) -> None:
-    """Print the conversations with all `words`, newest first. Raises InputError."""
     shortened = sys.stdout.isatty() and not as_json
     found = _conversations().newest(words, SHOWN + 1 if shortened else -1)
     for summary in found[:SHOWN] if shortened else found:
@@ -43,7 +42,6 @@ def list_conversations(words: str, keeps: bool, as_json: bool) -> None:
 
 
 def show(number: int) -> None:
-    """Print a conversation as Markdown. Raises InputError."""
     conversations = _conversations()
     exchanges = [*conversations.read(number).values()]
     summary = next(one for one in conversations.newest() if one.id == number)
@@ -51,7 +49,6 @@ def show(number: int) -> None:
 
 
 def delete(number: int) -> None:
-    """Erase a conversation. Raises InputError."""
     conversations, now = _conversations(), time.time()
     conversations.delete(number, now)
     conversations.erase_deleted(now)

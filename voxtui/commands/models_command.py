@@ -40,8 +40,6 @@ from voxtui.settings.schema import AUTO, LANGUAGES, Config
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A model of the catalogue, or a file or directory of the user."""
-
     name: str
     needed: bool
     path: str | None
@@ -204,7 +202,6 @@ def _download(model: Model, source: Source | Path) -> None:
 
 @contextmanager
 def shown_progress(model: Model) -> Generator[ByteProgress]:
-    """Yield a callback that prints the size of the download, then draws a bar on a terminal."""
     with ExitStack() as stack:
         bar = None
 

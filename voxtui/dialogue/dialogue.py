@@ -18,8 +18,6 @@ from voxtui.dialogue.turn_clock import TurnClock
 
 @dataclass(frozen=True, slots=True)
 class FrontEnd:
-    """What the front end can do."""
-
     captions: bool = False
     """It shows the words while they are spoken."""
     confirms: bool = False

@@ -133,12 +133,10 @@ class Engine:
 
     @property
     def level(self) -> float:
-        """The microphone's peak, 0..1."""
         return self._components.devices.level
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until `audio.max_utterance_s` ends the recording; None: there is none."""
         return self._listener.seconds_left
 
     def start(self, past: Past = ()) -> None:

@@ -104,8 +104,6 @@ class Captured:
 
 
 class UserWords(msgspec.Struct, frozen=True):
-    """The user's words in this turn, spoken or typed."""
-
     turn: int
     text: str
     doubtful: tuple[int, ...] = ()
@@ -120,15 +118,11 @@ class NoWords(msgspec.Struct, frozen=True):
 
 
 class ReplyText(msgspec.Struct, frozen=True):
-    """The next piece of the reply."""
-
     turn: int
     text: str
 
 
 class PrefillProgress(msgspec.Struct, frozen=True):
-    """Prefill progress: `done` of `total` new tokens."""
-
     done: int
     total: int
     seconds_left: float | None
@@ -147,8 +141,6 @@ class SpokenUpTo(msgspec.Struct, frozen=True):
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """A sentence for the user."""
-
     message: str
     severity: Literal["information", "warning", "error"] = "warning"
 
@@ -160,8 +152,6 @@ class Remark(msgspec.Struct, frozen=True):
 
 
 class Countdown(msgspec.Struct, frozen=True):
-    """A timer or reminder that is set."""
-
     name: str
     ends: float | None
     """Unix time; None: paused"""

@@ -40,8 +40,6 @@ from voxtui.dialogue.turn_handle import TurnHandle
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TypedText:
-    """A text that is being typed."""
-
     text: str = ""
     cancelled: threading.Event = field(default_factory=threading.Event)
     begun: datetime | None = None
@@ -50,8 +48,6 @@ class TypedText:
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """A command in the queue."""
-
     command: Command
     turn: TurnHandle | None
     """The turn that it begins or answers, or the announcement that it makes."""
@@ -151,7 +147,6 @@ class Inbox:
         return turn.number if turn else 0
 
     def _confirm(self, confirm: Confirm) -> int:
-        """Decide on the call of the newest turn, once. Return the turn's number, or 0."""
         turn = self.newest
         if turn.number != confirm.turn or turn.over or turn.decided.is_set():
             return 0
@@ -211,7 +206,6 @@ class Inbox:
             return self.taken
 
     def replay(self, frames: Sequence[Frame]) -> None:
-        """Put `frames` before everything else."""
         self._replayed.extendleft(reversed(frames))
 
     def replayed(self) -> Frame | None:

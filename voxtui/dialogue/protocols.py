@@ -101,7 +101,6 @@ class ReplyOptions:
         return replace(self, clock=clock)
 
     def limit(self, most: int) -> int:
-        """Return the largest number of tokens of a reply, where `most` are allowed."""
         return min(self.max_new_tokens or most, most)
 
 
@@ -113,7 +112,6 @@ AUDIO_INPUT = "[User audio input - "
 
 
 def placeholder(utterance: Utterance) -> str:
-    """Return the text that replaces audio without a transcript in the history."""
     return f"{AUDIO_INPUT}{len(utterance.samples)} samples, {utterance.seconds:.2f}s]"
 
 
@@ -370,7 +368,6 @@ class SkillAnswer:
     """factor of the configured speed of the voice"""
 
     def tokens(self) -> Generator[Token]:
-        """Yield the text, a token a word."""
         for word in re.findall(r"\S+\s*", self.text):
             yield Token(word)
 

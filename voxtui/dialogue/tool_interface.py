@@ -80,8 +80,6 @@ class CallOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallReport:
-    """A call as it ended."""
-
     call: ToolCall
     outcome: CallOutcome
     seconds: float = 0.0

@@ -10,8 +10,6 @@ from voxtui.dialogue.timestamps import Milestone, Timestamps
 
 @dataclass(slots=True)
 class TurnHandle:
-    """The part of a turn that several threads share."""
-
     number: int
     cancelled: threading.Event = field(default_factory=threading.Event)
     timestamps: Timestamps = field(default_factory=Timestamps)

@@ -21,8 +21,6 @@ OpenClip: TypeAlias = Callable[[Path], Speak]
 
 
 class ClipPlayer:
-    """Plays sample clips, each on a thread of its own, as if they were spoken."""
-
     def __init__(
         self,
         clips: Sequence[tuple[str, Path]],

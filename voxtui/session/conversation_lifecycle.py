@@ -31,7 +31,6 @@ class Conversation:
         """The conversation before the new one."""
 
     def note_turn(self) -> None:
-        """Note that a turn began in this conversation."""
         self._has_begun, self._switched = True, False
 
     def store(self) -> None:

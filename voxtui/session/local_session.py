@@ -107,8 +107,6 @@ class Factories:
 
 
 class LocalSession(UserSession):
-    """Adds what belongs to this machine: microphone, devices, clips, settings and the record."""
-
     def __init__(
         self,
         make_engine: MakeEngine,
@@ -148,7 +146,6 @@ class LocalSession(UserSession):
         self.conversation = Conversation(self, self.record, self.log)
 
     def start(self, past: Past = ()) -> None:
-        """Load the models, and go on with `past`."""
         if self.config.session.keep:
             self.log.begin()
         super().start(past)

@@ -12,8 +12,6 @@ from voxtui.storage.saved_session import SessionTurn
 
 @dataclass(frozen=True, slots=True)
 class RemovedTurn:
-    """Everything that is needed to put it back."""
-
     number: int
     past: PastTurn | None
     """its part of the history; None: it was too old, so the history had none"""

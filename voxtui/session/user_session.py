@@ -54,8 +54,6 @@ UserSessionEvent: TypeAlias = Event | ClipEnded
 
 
 class UserSession:
-    """Drives an engine for any front end, also without a microphone, clips or a screen."""
-
     def __init__(
         self, make_engine: MakeEngine, deliver: Callable[[UserSessionEvent], object]
     ) -> None:
@@ -77,7 +75,6 @@ class UserSession:
         return bool(self._unfinished)
 
     def start(self, past: Past = ()) -> None:
-        """Load the models, on the engine's thread. The conversation begins with `past`."""
         self.engine.start(past)
 
     def begin_closing(self) -> None:
@@ -133,7 +130,6 @@ class UserSession:
         self.engine.post(Confirm(asked.turn, yes))
 
     def push(self, frame: Frame) -> None:
-        """Add the next frame of any source. Any thread."""
         self.engine.push(frame)
 
     def _require_model(self) -> None:

@@ -170,8 +170,6 @@ class GenerationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sampling(msgspec.Struct, frozen=True):
-    """Sampling parameters in force."""
-
     max_new_tokens: int
     min_new_tokens: int
     temperature: float
@@ -302,8 +300,6 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ServeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`voxtui serve`."""
-
     host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
     """off loopback, each request needs a key"""
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
@@ -439,8 +435,6 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DictateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The settings of `voxtui dictate`."""
-
     silence_s: Annotated[float, Meta(ge=0, le=600)] = 3.0
     """silence that ends it; 0: only a key does"""
     sound: bool = True

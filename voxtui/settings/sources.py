@@ -52,8 +52,6 @@ LONGEST_SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A value in force and its source."""
-
     key: str
     value: Any
     source: str

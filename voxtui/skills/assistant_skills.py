@@ -91,10 +91,10 @@ class AssistantSkills:
         return SkillAnswer(answer) if isinstance(answer, str) else answer
 
     def _answer(self, request: SkillRequest) -> SkillAnswer | ToolCall | str | None:
-        from voxtui.skills.about_itself import about_itself
-        from voxtui.skills.intents import Fact, Question
         from voxtui.skills.requests import acts, carry_out
-        from voxtui.skills.understand import understand
+        from voxtui.skills.rules.about_itself import about_itself
+        from voxtui.skills.rules.intents import Fact, Question
+        from voxtui.skills.rules.understand import understand
 
         retry, self._retry = self._retry, ""
         words, now = request.words, self.now()
@@ -133,7 +133,7 @@ class AssistantSkills:
 
     def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
         """Stop what rings. See Skills."""
-        from voxtui.skills.hours import utc
+        from voxtui.skills.rules.hours import utc
 
         ringing = self._ringing
         rings = bool(ringing.entries) or (snooze and ringing.just_rang(utc(self.now())))
@@ -146,28 +146,29 @@ class AssistantSkills:
 
     def _obey(self, words: str) -> str | None:
         """Return the answer to words about what rings or rang; None: they are about else."""
-        from voxtui.skills.hours import utc
-        from voxtui.skills.ringing import clears, snooze_seconds, stops
+        from voxtui.skills.rules.hours import utc
+        from voxtui.skills.rules.timer_words import ringing_orders
 
-        if any(one.missed for one in (*self._entries.timers, *self._entries.reminders)) and (
-            clears(words) and not self._ringing.entries
-        ):
+        missed = any(one.missed for one in (*self._entries.timers, *self._entries.reminders))
+        rang = self._ringing.just_rang(utc(self.now()))
+        if not missed and not rang:
+            return None
+        orders = ringing_orders(words)
+        if missed and "clear" in orders and not self._ringing.entries:
             self.stop_ringing(missed=True)
             return "Cleared."
-        if not self._ringing.just_rang(utc(self.now())):
-            return None
-        if (seconds := snooze_seconds(words)) is not None:
+        if rang and "snooze" in orders:
             self._emit(RingsIn(None))
-            return self._snooze(seconds)
-        if stops(words):
+            return self._snooze(orders["snooze"])
+        if rang and "stop" in orders:
             self.stop_ringing()
             return "Okay."
         return None
 
     def _snooze(self, seconds: float) -> str:
         """Have it ring again. Any thread."""
-        from voxtui.skills.hours import utc
         from voxtui.skills.ringing import snooze_sentence, snoozed
+        from voxtui.skills.rules.hours import utc
 
         again = self._ringing.entries or self._ringing.stopped
         until = utc(self.now()) + timedelta(seconds=seconds)
@@ -177,7 +178,7 @@ class AssistantSkills:
 
     def doubt(self, reply: str) -> str | None:
         """Return a sentence if `reply` claims a timer or a message. See Skills."""
-        from voxtui.skills.about_itself import doubt
+        from voxtui.skills.rules.about_itself import doubt
 
         return doubt(reply)
 
@@ -194,9 +195,9 @@ class AssistantSkills:
 
     def _run(self) -> None:
         for module in (
-            "skills.understand",
+            "skills.rules.understand",
             "skills.requests",
-            "skills.about_itself",
+            "skills.rules.about_itself",
         ):
             import_module(f"voxtui.{module}")
         while self._rings and not self._closed:
@@ -212,8 +213,8 @@ class AssistantSkills:
 
     def _look(self) -> float:
         """Report changes of the files, ring what is due, and return seconds until the next look."""
-        from voxtui.skills.hours import utc
         from voxtui.skills.ringing import AHEAD_SECONDS
+        from voxtui.skills.rules.hours import utc
 
         try:
             self._carry_out_stop()
@@ -301,7 +302,7 @@ class AssistantSkills:
         return ringing.wait(now)
 
     def _end_ringing(self) -> None:
-        from voxtui.skills.hours import utc
+        from voxtui.skills.rules.hours import utc
 
         self._ringing.stop(utc(self.now()))
         self._emit(RingsIn(None))
@@ -309,7 +310,8 @@ class AssistantSkills:
 
     def _carry_out_stop(self) -> None:
         """Take what was stopped out of the files."""
-        from voxtui.skills.ringing import SNOOZE_SECONDS, without, without_missed
+        from voxtui.skills.ringing import without, without_missed
+        from voxtui.skills.rules.timer_words import SNOOZE_SECONDS
 
         order, self._stop = self._stop, None
         if order is None:

@@ -155,7 +155,6 @@ class Conversations:
             return database.execute(query).fetchone()[0]
 
     def read(self, conversation: int) -> Mapping[int, Exchange]:
-        """Return the exchanges of a conversation by their numbers, oldest first."""
         with self._opened() as database:
             query = (
                 "SELECT id, you, vox, clock, attached, at, answered_by FROM exchange"
@@ -328,7 +327,6 @@ class Conversations:
 
 
 def as_markdown(summary: Summary, exchanges: Sequence[Exchange]) -> str:
-    """Return a conversation as Markdown, with the times and what answered."""
     lines = [f"# {summary.title}"]
     for exchange in exchanges:
         at = f"{datetime.fromtimestamp(exchange.at):%Y-%m-%d %H:%M}"
@@ -338,7 +336,6 @@ def as_markdown(summary: Summary, exchanges: Sequence[Exchange]) -> str:
 
 
 def export(conversations: Conversations, summary: Summary, folder: Path) -> Path:
-    """Write a conversation as Markdown to `folder`, and return the file. Raises InputError."""
     text = as_markdown(summary, [*conversations.read(summary.id).values()])
     place = folder / f"conversation-{summary.id}.md"
     try:
@@ -375,7 +372,6 @@ def _describe(database: sqlite3.Connection, conversation: int) -> None:
 
 
 def _title(words: str) -> str:
-    """Return the first words."""
     line = strip_control_characters(" ".join(words[:1000].split()))
     if len(line) <= TITLE_CHARACTERS:
         return line

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import TypeAlias
 
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.timestamps import Milestone, Turn
@@ -16,9 +15,6 @@ from voxtui.settings.schema import Targets
 
 WINDOW = 20
 """Number of turns that p50, p95 and p99 are taken over."""
-
-DeviceOffset: TypeAlias = Callable[[str | None], float | None]
-"""Return the measured milliseconds between `first_sound` and the sound of this speaker, if any."""
 
 
 class Verdict(StrEnum):
@@ -107,8 +103,6 @@ def _rank(ordered: Sequence[float], percent: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The distribution of a number."""
-
     n: int
     p50: float
     p95: float

@@ -86,8 +86,6 @@ class MetricsLine(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The turns of all files, oldest first."""
-
     lines: list[MetricsLine]
     damaged: int
     """lines that could not be read"""

@@ -29,8 +29,6 @@ def saved_sessions(folder: str) -> Path:
 
 @dataclass(slots=True)
 class SessionTurn:
-    """A turn and what the engine reported about it."""
-
     source: str
     utterance: Utterance | None = None
     words: str | None = None
@@ -44,8 +42,6 @@ class SessionTurn:
 
 @dataclass(slots=True)
 class Record:
-    """All turns since the start."""
-
     began: datetime
     turns: dict[int, SessionTurn] = field(default_factory=dict[int, SessionTurn])
 
@@ -72,7 +68,6 @@ class Record:
             turn.words = words
 
     def cut(self, number: int, heard: str) -> None:
-        """Remember that only `heard` of the reply was played."""
         if turn := self.turns.get(number):
             turn.heard_reply = heard
             if not heard:  # the history keeps the turn before, too

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from threading import Event as Flag
 
 from voxtui.errors import InputError, strip_control_characters
-from voxtui.skills.normalise import normalise, strip_courtesy
+from voxtui.skills.rules.normalise import normalise, strip_courtesy
 
 LONGEST_REQUEST = 300
 """characters; rules ignore a longer text"""

@@ -162,7 +162,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         Thread(target=rendered, args=("",), name="voxtui-markdown", daemon=True).start()
 
     def _continued(self) -> Past:
-        """Show the newest stored conversation, and return its turns."""
         try:
             past = self.session.conversation.newest_past()
         except (InputError, NotAllowed) as error:

@@ -42,8 +42,6 @@ PANEL: Sequence[tuple[str, str]] = (
 
 
 class Help(ModalScreen[None]):
-    """Explains each key, and each line of the panel."""
-
     AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar = [Binding("escape,f1,q,enter", "dismiss", "Close")]
 

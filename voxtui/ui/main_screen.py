@@ -28,8 +28,6 @@ from voxtui.ui.startup import Samples
 
 
 class MainScreen(PromptScreen):
-    """Translates commands and choices into those of the session."""
-
     _removed: RemovedTurn | None = None
     """the turn that `action_undo` puts back"""
 
@@ -189,12 +187,10 @@ class MainScreen(PromptScreen):
         self.action_edit()
 
     def action_speak(self) -> None:
-        """Read the selected answer aloud."""
         if reply := self._reply(self.turns.selected):
             self.session.post(Speak(reply))
 
     def action_delete(self) -> None:
-        """Remove the selected turn; `action_undo` puts it back."""
         if (turn := self.turns.selected) is not None:
             self._removed = remove_turn(self.session, turn)
             self.turns.remove(turn)

@@ -198,7 +198,6 @@ class Status:
     # The microphone.
 
     def use_microphone(self, name: str | None) -> None:
-        """Show the microphone that is in use; None: no microphone."""
         before, mended = self.level.name, self.level.name is None or self.level.silent
         if name != before:
             self.level.use(name)

@@ -9,7 +9,6 @@ from voxtui.dialogue.engine_commands import Attach
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.errors import RestartNeeded
 from voxtui.settings.schema import Config
-from voxtui.storage.device_offset import device_offset
 from voxtui.storage.metrics_files import metrics_writer
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.ui.app import VoxtuiApp
@@ -37,7 +36,6 @@ def run(config: Config, attachments: Sequence[Attachment] = (), continues: bool 
         app.continues = continues
         for text in attachments:
             app.session.post(Attach(text))
-        app.event_display.device_offset = device_offset
         try:
             app.run()
         finally:

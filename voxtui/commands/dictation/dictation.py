@@ -64,8 +64,6 @@ class DictationView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A microphone that delivers no more."""
-
     opening: object
     """see `SoundDevices.is_in_use`"""
     message: str

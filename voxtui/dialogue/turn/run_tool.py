@@ -114,6 +114,5 @@ def _run(call: ToolCall, tool: Tool, cancelled: Flag) -> tuple[CallReport, ToolR
 
 
 def _cleaned(result: ToolResult) -> ToolResult:
-    """Return the result without control characters, and within its length."""
     text, sentence = (strip_control_characters(part) for part in (result.text, result.sentence))
     return ToolResult(text[:LONGEST_RESULT], sentence[:LONGEST_RESULT])

@@ -55,7 +55,6 @@ class Chunker:
                 self._timer.start()
 
     def close(self) -> None:
-        """Emit the rest and stop the timer."""
         self._flush()
 
     def _flush(self) -> None:

@@ -283,7 +283,6 @@ class TurnTaking:
         self.act_on(finding)
 
     def act_on(self, finding: Finding) -> None:
-        """Begin or answer the turn that the listener found."""
         match finding:
             case Recorded():
                 self._dialogue.components.brain.wake()
@@ -317,7 +316,6 @@ class TurnTaking:
             self._dialogue.listener.skip()
 
     def abandon_utterance(self) -> None:
-        """Drop the recording in progress, if there is one."""
         turn, self._recorded = self._recorded, None
         if turn is None:
             return
@@ -434,7 +432,6 @@ class TurnTaking:
             dialogue.components.brain.listen(request, Recording())
 
     def read_ahead(self, typing: TypedText) -> None:
-        """Let the brain prepare for a text that is being typed."""
         if self._dialogue.state is State.READY and typing.text:
             past = self._dialogue.history.past
             options = self._dialogue.timed_options(past, typing.begun)

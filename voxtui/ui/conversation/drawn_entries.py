@@ -196,7 +196,6 @@ class DrawnEntries(ScrollView):
         return not entry.spaced or self._entry(number - 1) is entry  # not the empty line above
 
     def _entry(self, number: int) -> Paragraph | None:
-        """Return the entry of line `number`; None above and below the conversation."""
         index = self._column.find(number)
         return None if index is None else self.entries[index]
 

@@ -222,7 +222,6 @@ class TurnViews:
             self._finished[self.number] = (view, turn)
 
     def tick(self, listening: bool) -> None:
-        """Show the marks and the seconds of speech of the turn in progress."""
         now = time.monotonic()
         if self.timestamps is not None and now >= self._words_due:
             self.panel.follow(self.timestamps, now)

@@ -57,8 +57,6 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One value for one config key."""
-
     title: str
     key: str
     value: Any
@@ -172,8 +170,6 @@ def _download_of(config: Config) -> str:
 
 
 class Menu:
-    """Offers the choices, and applies one through the session."""
-
     class Chosen(Message):
         """A value of a key of [ui] is to be shown, for good or as a preview."""
 
@@ -225,7 +221,6 @@ class Menu:
         )
 
     async def devices(self) -> Sequence[Entry]:
-        """List the microphones and speakers, on a thread of its own."""
         if not self._session.can_choose_parts:
             return ()
         return [self._entry(choice) for choice in await in_thread(self._device_choices)]

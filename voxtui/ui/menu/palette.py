@@ -23,8 +23,6 @@ PREVIEW_SECONDS = 0.12
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the palette."""
-
     section: str
     title: str
     act: Callable[[], object]
@@ -183,7 +181,6 @@ class Palette(ModalScreen[Entry | None]):
         self.dismiss(entry)
 
     def _ask(self, entry: Entry) -> None:
-        """Ask before an action that is large or slow."""
         self._asked = entry
         yes = replace(entry, section=entry.question, title="Yes", about="", question="")
         no = Entry(entry.question, "No", lambda: None)

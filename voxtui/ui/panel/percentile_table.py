@@ -34,8 +34,6 @@ TREND_CELLS = 10
 
 
 class PercentileTable(Static):
-    """Each headline of this turn, its target, and the percentiles of the last turns."""
-
     def __init__(self) -> None:
         super().__init__(markup=False)
 

@@ -6,43 +6,15 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
-from voxtui.skills.days import DAY, Ambiguous, read_day, say_day
-from voxtui.skills.normalise import SPAN, seconds_in
+from voxtui.skills.rules.days import Ambiguous, read_day, say_day
+from voxtui.skills.rules.forms import pattern
+from voxtui.skills.rules.normalise import seconds_in
 
-_PART_NAMES = "morning|afternoon|evening|night"
-
-_CLOCK = (
-    r"(?:noon|midday|midnight"
-    r"|(?:a )?(?:half|quarter|\d{1,2})(?: minutes?)? (?:past|to|after) \d{1,2}"
-    r"|\d{1,2}:\d\d|\d{1,2} [0-5]\d|\d{1,2})(?: ?[ap]m)?"
+_PIECE = pattern(
+    r"(?P<span>{in_span})|(?P<later>{later})|(?P<day>{on_day})(?![:\d])"
+    r"|(?P<part>{part_of_day})|(?P<clock>(?:at |by )?{clock_time})"
 )
-_AT = rf"(?:at |by )?{_CLOCK}"
-_PART = rf"(?:(?:in the |this |at )?(?:{_PART_NAMES})|tonight)"
-
-CLOCK = rf"(?:{_CLOCK})(?: {_PART})?"
-"""A pattern without groups: a time of day."""
-
-_ON_DAY = rf"(?:on )?{DAY}"
-_IN_SPAN = rf"(?:in|after) {SPAN}|{SPAN} from now"
-_LATER = r"later(?: today)?|soon|sometime|in (?:a few|some|several|a couple of) \w+"
-
-_PIECE = (
-    rf"(?:{_IN_SPAN}|{_LATER}|{_ON_DAY}|{_PART}|(?:at|by) {_CLOCK}|noon|midnight"
-    rf"|\d{{1,2}}:\d\d(?: ?[ap]m)?|\d{{1,2}}(?: [0-5]\d)? ?[ap]m)"
-)
-_BARE_PIECE = rf"(?:{_PIECE}|{_CLOCK})"
-
-WHEN = rf"(?: ?{_PIECE}\b)+"
-"""A pattern without groups: a moment, in the words of `normalise`."""
-
-BARE_WHEN = rf"(?: ?{_BARE_PIECE}\b)+"
-"""The same, where a number alone is an hour: after `an alarm for`."""
-
-_SPLIT = re.compile(
-    rf"(?P<span>{_IN_SPAN})|(?P<later>{_LATER})|(?P<day>{_ON_DAY})(?![:\d])"
-    rf"|(?P<part>{_PART})|(?P<clock>{_AT})",
-    re.IGNORECASE,
-)
+_RELATIVE = re.compile(r"(?:a )?(half|quarter|\d{1,2})(?: minutes?)? (past|to|after) (\d{1,2})")
 
 _EARLIEST_BARE, _NOON = 7, 12
 """Hours of another day that are taken as the morning if nothing else is said."""
@@ -61,54 +33,46 @@ class _Moment:
 
 
 def read_moment(text: str, now: datetime) -> datetime:
-    """Return the local moment of a text that matches BARE_WHEN.
+    """Return the local moment of a text that is a `bare_when` of the forms.
 
     Raises Ambiguous with a question if it means none, several, or one that has passed.
     """
-    wanted = _Moment()
+    wanted, after_days = _Moment(), False
     position = 0
     while position < len(text):
-        found = _SPLIT.match(text, position)
-        if found is None:
+        piece = _PIECE.match(text, position)
+        if piece is None:
             raise Ambiguous("When?")
-        if found["later"]:
+        position = piece.end() + 1
+        if piece["later"] or (after_days and (piece["span"] or piece["day"])):
             raise Ambiguous("When exactly?")
-        if found["span"]:
-            return _after(found["span"], text[found.end() :].strip(), now)
-        if found["day"]:
-            named = re.sub(r"^on ", "", found["day"], flags=re.IGNORECASE)
-            wanted.day = read_day(named, now.date())
+        if piece["span"]:
+            moment = _after(piece["span"], now)
+            if position >= len(text):
+                return moment
+            if seconds_in(piece["span"]) % 86_400:
+                raise Ambiguous("When exactly?")
+            wanted, after_days = _Moment(moment.date()), True  # `in 2 days at 9`
+        elif piece["day"]:
+            wanted.day = read_day(re.sub(r"(?i)^on ", "", piece["day"]), now.date())
             if wanted.day is None:
                 raise Ambiguous("There is no such day. Which day?")
-        elif found["part"]:
-            wanted.part = found["part"].lower().split()[-1]
+        elif piece["part"]:
+            wanted.part = piece["part"].lower().split()[-1]
         else:
-            _read_clock(re.sub(r"^(at|by) ", "", found["clock"].lower()), wanted)
-        position = found.end() + 1
+            _read_clock(re.sub(r"^(at|by) ", "", piece["clock"].lower()), wanted)
     return _resolve(wanted, now)
 
 
-def _after(span: str, rest: str, now: datetime) -> datetime:
-    """Return the moment after a span; `rest` may give the time on that day."""
+def _after(span: str, now: datetime) -> datetime:
+    """Return the moment after a span."""
     seconds = seconds_in(span)
     if not 0 < seconds < 366 * 86_400:
         raise Ambiguous("When?")
     # A day ends at the same time on the clock, also in the nights when the clock changes.
     days = int(seconds // 86_400) if re.search(r"\b(?:day|week)s?\b", span) else 0
-    if not rest:
-        begun = now + timedelta(days) if days else now
-        return local(utc(begun) + timedelta(seconds=seconds - 86_400 * days))
-    if seconds % 86_400:
-        raise Ambiguous("When exactly?")
-    wanted = _Moment(now.date() + timedelta(days))
-    for found in _SPLIT.finditer(rest):
-        if found["part"]:
-            wanted.part = found["part"].lower().split()[-1]
-        elif found["clock"]:
-            _read_clock(re.sub(r"^(at|by) ", "", found["clock"].lower()), wanted)
-        else:
-            raise Ambiguous("When exactly?")
-    return _resolve(wanted, now)
+    begun = now + timedelta(days) if days else now
+    return local(utc(begun) + timedelta(seconds=seconds - 86_400 * days))
 
 
 def _read_clock(text: str, wanted: _Moment) -> None:
@@ -120,9 +84,7 @@ def _read_clock(text: str, wanted: _Moment) -> None:
     clock, half = found[1], found[2]
     if clock in ("noon", "midday", "midnight"):
         raise Ambiguous("At what time?")
-    if relative := re.fullmatch(
-        r"(?:a )?(half|quarter|\d{1,2})(?: minutes?)? (past|to|after) (\d{1,2})", clock
-    ):
+    if relative := _RELATIVE.fullmatch(clock):
         minutes = {"half": 30, "quarter": 15}.get(relative[1]) or int(relative[1])
         hour, minute = int(relative[3]), minutes
         if relative[2] == "to":

@@ -1,7 +1,5 @@
 """Bring a sentence into the form that the rules read: plain words, and numbers as digits.
 
-Read and say numbers, and spans of time: `an hour and a half` is 5,400 s.
-
 No sign is dropped that a rule would need: what is not understood stays as a word that no rule
 knows, so the sentence goes to the brain.
 """
@@ -9,8 +7,10 @@ knows, so the sentence goes to the brain.
 from __future__ import annotations
 
 import re
-from decimal import ROUND_HALF_UP, Decimal, localcontext
-from fractions import Fraction
+from decimal import Decimal
+
+from voxtui.skills.rules.forms import pattern, replacements
+from voxtui.skills.rules.spoken import ordinal
 
 _ONES = {word: value for value, word in enumerate(re.findall(r"\w+", """
     zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
@@ -26,29 +26,7 @@ _ORDINALS = {word: value for value, word in enumerate(re.findall(r"\S+", """
     fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"""), 1)
     if word != "-"} | {"thirtieth": 30}  # fmt: skip
 
-_SHORT = (
-    (re.compile(r"[‘’]"), "'"),
-    (re.compile(r"[\u2212\u2013]"), "-"),
-    (re.compile(r"\b([ap])\. ?m\b\.?", re.IGNORECASE), r"\1m"),
-    (re.compile(r"\b(what|who|when|where|how|it|that|there)(?:'s| is)\b", re.IGNORECASE), r"\1 is"),
-    (re.compile(r"\bwhats\b", re.IGNORECASE), "what is"),
-    (re.compile(r"\b(i)'d like\b", re.IGNORECASE), r"\1 would like"),
-    (re.compile(r"\b(i)'ll need\b", re.IGNORECASE), r"\1 need"),
-    (re.compile(r"\bo'clock\b", re.IGNORECASE), ""),
-    (re.compile(r"\bper cent\b", re.IGNORECASE), "percent"),
-    (re.compile(r"(?<![\w.])\.(?=\d)"), "0."),
-    (re.compile(r"\$ ?(\d[\d.]*\d|\d)"), r"\1 dollars"),
-    (re.compile(r"€ ?(\d[\d.]*\d|\d)"), r"\1 euros"),
-    (re.compile(r"£ ?(\d[\d.]*\d|\d)"), r"\1 pounds"),
-    (re.compile(r"(?<=\d) ?° ?([CF])\b"), r" degrees \1"),
-    (re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])|(?<=\d)-(?=[^\W\d_])"), " "),
-    (re.compile(r"(?i)(?<=\d)(?=(?:am|pm|km|kg|cm|mm|ml|mi|lbs?|oz|ft|min|h|m|g|l)\b)"), " "),
-    (re.compile(r"(?<=\d)%"), " %"),
-    (re.compile(r"(?<=[^\W\d_])[.?!;:]+(?=\s)|[,;:…\"“”]+(?=\s|$)|(?<=\s)[\"“”]"), " "),
-    (re.compile(r"(?<=[^\W\d_])[!.?]+\s*$|(?<=[\d)=%])[.?]+\s*$"), ""),
-    (re.compile(r"\ban? (?=(?:hundred|thousand|million|billion)\b)", re.IGNORECASE), "one "),
-)  # fmt: skip
-
+_SPELLING = replacements("spelling")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _DECIMAL = re.compile(r"\d+(?:\.\d+)?")
 _PLAIN = re.compile(r"\d+(?:\.\d+)?|[-+*/%()×÷^=]")
@@ -72,8 +50,8 @@ def normalise(sentence: str) -> str:
     Letters keep their case. `2nd` stays an ordinal.
     """
     sentence = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), sentence)
-    for pattern, replacement in _SHORT:
-        sentence = pattern.sub(replacement, sentence)
+    for spelling, replacement in _SPELLING:
+        sentence = spelling.sub(replacement, sentence)
     chunks: list[str] = []
     for chunk in sentence.split():
         chunks += _PLAIN.findall(chunk) if _SIGNED.fullmatch(chunk) else [chunk]
@@ -82,7 +60,7 @@ def normalise(sentence: str) -> str:
 
 def strip_courtesy(text: str) -> str:
     """Remove what only makes a request polite, from both ends of a normalised text."""
-    return _AFTER.sub("", text[_BEFORE.match(text).end() :]).strip()  # type: ignore[union-attr]
+    return _AFTER.sub("", _BEFORE.sub("", text, count=1)).strip()
 
 
 def _digits(words: list[str]) -> list[str]:
@@ -163,104 +141,21 @@ def _word(words: list[str], place: int) -> str:
     return words[place].lower() if place < len(words) else ""
 
 
-def _suffix(number: int) -> str:
-    if number % 100 in (11, 12, 13):
-        return "th"
-    return {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-
-
-def ordinal(number: int) -> str:
-    """Return `22nd` for 22."""
-    return f"{number}{_suffix(number)}"
-
-
-MOST_DIGITS = 15
-"""Most digits of a whole number that is said digit by digit."""
-
-
-def figure(value: Fraction) -> tuple[str, bool]:
-    """Return a number as it is said, and True if that is exact.
-
-    At most three decimals, or three significant digits below 1.
-    """
-    with localcontext() as context:
-        context.prec = 60
-        exact = Decimal(value.numerator) / Decimal(value.denominator)
-        size = exact.adjusted() if exact else 0
-        if size >= MOST_DIGITS or size < -6:
-            text = f"{exact:.2e}"
-            digits, _, power = text.partition("e")
-            said = f"{digits.rstrip('0').rstrip('.')} times 10 to the power of {int(power)}"
-            return said.replace("of -", "of minus "), Fraction(Decimal(text)) == value
-        short = exact.quantize(Decimal("0.001"), ROUND_HALF_UP)
-        if Fraction(short) != value:
-            places = Decimal("0.01") if size >= 0 else Decimal(1).scaleb(size - 2)
-            short = exact.quantize(places, ROUND_HALF_UP)
-        said = f"{short:f}"
-        return said.rstrip("0").rstrip(".") if "." in said else said, Fraction(short) == value
-
-
-def spoken_list(parts: list[str]) -> str:
-    """Join parts as a sentence does: `a, b and c`."""
-    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
-
-
-def patterns(*texts: str) -> tuple[re.Pattern[str], ...]:
-    """Compile the forms of one request, in the order in which they are tried."""
-    return tuple(re.compile(text, re.IGNORECASE) for text in texts)
-
-
+_QUARTER = pattern("{quarter}")
+_COUNTED = pattern(
+    r"(?:(?P<half>(?:a )?half(?: an?)?)|(?P<count>{number})|an?)(?P<before> and a half)?"
+    r" (?P<unit>{unit})(?P<after> and a half)?"
+)
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
-_UNIT = r"(?:seconds?|secs?|minutes?|mins?|hours?|hrs?|h|days?|weeks?)\b"
-_AMOUNT = r"\d+(?:\.\d+)?"
-_ITEM = (
-    rf"(?:(?:{_AMOUNT}|an?) and a half {_UNIT}|(?:{_AMOUNT}|an?) {_UNIT}(?: and a half)?"
-    rf"|half (?:an? )?{_UNIT}|a half {_UNIT}"
-    rf"|(?:a |1 )?quarter(?: of)? an hour\b|3 quarters of an hour\b)"
-)
-
-SPAN = rf"(?:(?:(?<=\w) (?:and )?)?{_ITEM})+"
-"""A pattern without groups: one span, in the words of `normalise`."""
-
-VAGUE = r"(?:a few|some|several|a couple of|a bit|a while|a moment)(?: \w+)?"
-"""A pattern without groups: a span of no certain length."""
-
-_PART = re.compile(
-    rf"(?P<quarters>(?:a |1 )?quarter(?: of)? an hour|3 quarters of an hour)"
-    rf"|(?P<half>a half|half(?: an?)?) (?P<half_unit>{_UNIT})"
-    rf"|(?:(?P<number>{_AMOUNT})|an?)(?P<and_half> and a half)? (?P<unit>{_UNIT})"
-    rf"(?P<half_more> and a half)?",
-    re.IGNORECASE,
-)
 
 
 def seconds_in(span: str) -> float:
-    """Return the seconds of a text that matches SPAN."""
+    """Return the seconds of a text that is a `span` of the forms: 5,400 for `1 hour and a half`."""
+    span = _QUARTER.sub(lambda said: f"{45 if said[0].startswith('3') else 15} minutes", span)
     total = 0.0
-    for part in _PART.finditer(span):
-        if part["quarters"]:
-            total += 2700 if part["quarters"].startswith("3") else 900
-        elif part["half"]:
-            total += _unit_seconds(part["half_unit"]) / 2
-        else:
-            halves = 0.5 if part["and_half"] or part["half_more"] else 0.0
-            total += (float(part["number"] or 1) + halves) * _unit_seconds(part["unit"])
+    for item in _COUNTED.finditer(span):
+        count = 0.5 if item["half"] else float(item["count"] or 1)
+        if item["before"] or item["after"]:
+            count += 0.5
+        total += count * _UNIT_SECONDS[item["unit"][0].lower()]
     return total
-
-
-def _unit_seconds(name: str) -> int:
-    return _UNIT_SECONDS[name[0].lower()]
-
-
-def say_span(seconds: float, parts: int = 2) -> str:
-    """Return `1 hour and 5 minutes`: the largest units, `parts` at most, rounded down.
-
-    Less than a second is `0 seconds`.
-    """
-    rest, said = int(seconds), list[str]()
-    for name, size in (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1)):
-        count, rest = divmod(rest, size)
-        if count:
-            said.append(f"{count} {name}" + ("s" if count > 1 else ""))
-    return spoken_list(said[:parts]) or "0 seconds"

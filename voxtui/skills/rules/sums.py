@@ -12,50 +12,21 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-from voxtui.skills.intents import Fact, Question
-from voxtui.skills.normalise import figure
-
-_N = r"(?:(?:minus|negative|-) )?(?:0|[1-9]\d*)(?:\.\d+)?"
+from voxtui.skills.rules.forms import pattern, replacements
+from voxtui.skills.rules.intents import Fact, Question
+from voxtui.skills.rules.spoken import figure
 
 _ASKED = re.compile(
     r"(?:(?:what is )?the answer to|what is|what are|what does|what do you get if you|how much is"
     r"|how much are|calculate|compute|work out|what(?= .* is$)) "
 )
 _ENDING = re.compile(r" (?:equals?|makes?|is|in total|=)$")
-_MONEY = r"(?: (?P<unit>euros?|dollars?|pounds?|cents?|francs?|yen|people|grams?))?"
-_PERCENT = re.compile(
-    rf"(?:an? )?(?P<a>{_N}) (?:%|percent) (?P<how>of|off|off of|tip (?:on|of|for)) (?P<b>{_N})"
-    rf"{_MONEY}"
+_PERCENT = pattern(
+    r"(?:an? )?(?P<a>{term}) (?:%|percent) (?P<how>of|off|off of|tip (?:on|of|for)) (?P<b>{term})"
+    r"(?: (?P<unit>euros?|dollars?|pounds?|cents?|francs?|yen|people|grams?))?"
 )
-
-_PHRASES = tuple(
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (rf"divide ({_N}) by ({_N})", r"\1 / \2"),
-        (rf"multiply ({_N}) (?:by|with) ({_N})", r"\1 * \2"),
-        (rf"(?:multiply|(?:the )?product of) ({_N}) and ({_N})", r"\1 * \2"),
-        (rf"(?:add|(?:the )?sum of) ({_N}) (?:and|to|plus) ({_N})", r"\1 + \2"),
-        (rf"subtract ({_N}) from ({_N})", r"\2 - \1"),
-        (rf"how (?:many times|often) (?:does|can) ({_N}) go into ({_N})", r"\2 / \1"),
-        (rf"half (?:of )?({_N})", r"\1 / 2"),
-        (rf"(?:a|one|1) (?:third|3rd) of ({_N})", r"\1 / 3"),
-        (rf"a quarter of ({_N})", r"\1 / 4"),
-        (rf"(?:double|twice) ({_N})", r"2 * \1"),
-        (rf"({_N}) (?:to the power of|raised to|to the) ({_N})", r"\1 ^ \2"),
-        (rf"({_N}) to the (\d+)(?:st|nd|rd|th)(?: power)?", r"\1 ^ \2"),
-    )
-)
-_ROOT = re.compile(rf"(?:the )?square root of ({_N})")
-_WORDS = (
-    (re.compile(r"\bplus\b"), "+"),
-    (re.compile(r"\bminus\b"), "-"),
-    (re.compile(r"\b(?:times|multiplied by)\b|(?<=[\d)]) x (?=[\d(])|×"), " * "),
-    (re.compile(r"\bdivided by\b|(?<=\d) over (?=\d)|÷"), " / "),
-    (re.compile(r"\bto the power of\b"), "^"),
-    (re.compile(r"\bsquared\b"), "²"),
-    (re.compile(r"\bcubed\b"), "³"),
-    (re.compile(r"^negative "), "- "),
-)
+_PHRASES, _WORDS = replacements("sums"), replacements("signs")
+_ROOT = pattern(r"(?:the )?square root of ({term})")
 _EXPRESSION = re.compile(r"[-+*/^()²³ ]*(?:(?:0|[1-9]\d*)(?:\.\d+)?(?= |$)[-+*/^()²³ ]*)+")
 _TOKEN = re.compile(r"\d+(?:\.\d+)?|[-+*/^()²³]")
 _FACTORIAL = re.compile(r"(?<![\d.])(\d|[1-4]\d) ?(?:factorial\b|!(?= [-+*/]))(?! *[!²³])")
@@ -89,14 +60,14 @@ def understand(text: str) -> Fact | Question | None:
             return _fact(_value(percent["b"]) - value if off else value, percent["unit"] or "")
         if root := _ROOT.fullmatch(rest):
             return _root(_value(root[1]))
-        for pattern, replacement in _PHRASES:
-            if pattern.fullmatch(rest):
-                rest = pattern.sub(replacement, rest).replace("negative", "-").replace("minus", "-")
+        for phrase, expression in _PHRASES:
+            if said := phrase.fullmatch(rest):
+                rest = said.expand(expression).replace("negative", "-").replace("minus", "-")
                 break
         if "^" not in rest:
             rest = _FACTORIAL.sub(lambda found: str(math.factorial(int(found[1]))), rest)
-        for pattern, sign in _WORDS:
-            rest = pattern.sub(sign, rest)
+        for word, sign in _WORDS:
+            rest = word.sub(sign, rest)
         if not _EXPRESSION.fullmatch(rest) or not re.search(r"[\d)] *[-+*/^²³]", rest):
             return None
         return _fact(_evaluate(_TOKEN.findall(rest)), "")

@@ -1,46 +1,51 @@
 """Requests in each language that a model answers in: the time, what was said, and letters.
 
-The forms and the answers are in phrases.toml. The time in English is in clock.py.
+The forms and the answers are in languages.toml. The time in English is in clock.py.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
-from voxtui.skills.clock import time_in
-from voxtui.skills.hours import utc
-from voxtui.skills.intents import Fact
+from voxtui.skills.rules.clock import time_in
+from voxtui.skills.rules.forms import Forms, compile_forms, matches, read_tables
+from voxtui.skills.rules.hours import utc
+from voxtui.skills.rules.intents import Fact
 
 SLOWER = 0.75
 """The pace of an answer that is said more slowly."""
 
 _SIGNS = {"'": "apostrophe", "’": "apostrophe", "-": "hyphen"}
-_WORD = r"[^\W\d_]+(?:['-][^\W\d_]+)*"
+_WORD_PARTS = {
+    "letters": r"[^\W\d_]+(?:['-][^\W\d_]+)*",
+    "free": r"(?!{not_words}\b){letters}",
+    "quoted": r"[\"“„«] ?{letters}(?: {letters}){,3} ?[\"”“»]",
+    "one_word": r"(?:{the_word})?(?:{quoted}|['‘]?{free}['’]?)",
+    "two_words": r"{free}(?: {free}){1,2}",
+}
 _QUESTION = re.compile(
     r"(?:(?:and|so|but|well|ok|okay|please) )*(?:who|whose|what|which|where|when|why|how|can|could"
     r"|do|does|did|is|are|was|were|will|would|should|may|have|has|tell me)\b",
     re.IGNORECASE,
 )
 
-_Found = Mapping[str, str]
-_Answers = dict[str, str]
-
 
 @dataclass(frozen=True, slots=True)
 class _Language:
     code: str
-    courtesy: tuple[re.Pattern[str], re.Pattern[str]]
-    forms: tuple[tuple[str, re.Pattern[str]], ...]
-    """the request, and a form of it"""
-    answers: _Answers
+    before: re.Pattern[str]
+    """courtesy before a request"""
+    after: re.Pattern[str]
+    forms: Forms
+    texts: dict[str, str]
+    """the answers, and the other texts of the table"""
     places: dict[str, str]
+    """the English names of places"""
 
 
 def understand(text: str, now: datetime, past: Past) -> Fact | None:
@@ -50,37 +55,30 @@ def understand(text: str, now: datetime, past: Past) -> Fact | None:
     """
     folded = _fold(text)
     for language in LANGUAGES:
-        begin, end = 0, len(folded)
-        before, after = language.courtesy
-        while found := before.match(folded, begin, end):
-            begin = found.end()
-        while found := after.search(folded, begin, end):
-            end = found.start()
-        for request, form in language.forms:
-            if found := form.fullmatch(folded, begin, end):
-                groups = {
-                    name: text[slice(*found.span(name))]
-                    for name, group in found.groupdict().items()
-                    if group is not None
-                }
-                return _answer(request, groups, language, now, past)
+        begin, end = language.before.match(folded).end(), len(folded)  # type: ignore[union-attr]
+        if courtesy := language.after.search(folded, begin):
+            end = courtesy.start()
+        for request, words in matches(language.forms, folded[begin:end]):
+            return _answer(request, words, text[begin:end], language, now, past)
     return None
 
 
 def _answer(
-    request: str, found: _Found, language: _Language, now: datetime, past: Past
+    request: str,
+    words: Mapping[str, str],
+    text: str,
+    language: _Language,
+    now: datetime,
+    past: Past,
 ) -> Fact | None:
-    answers, said = (
-        language.answers,
-        [one for one in past if one.user_input != "" and not one.attached],
-    )
+    texts = language.texts
+    turns = [turn for turn in past if turn.user_input != "" and not turn.attached]
     match request:
         case "time":
-            return _clock(answers, now, "", language.code)
+            return _clock(language, now, "")
         case "time_in":
-            place = _fold(found["place"])
-            there = time_in(language.places.get(place, place), utc(now))
-            return there and _clock(answers, there, f" {found['where']}", language.code)
+            there = time_in(language.places.get(words["place"], words["place"]), utc(now))
+            return there and _clock(language, there, f" {_as_in(text, words['where'])}")
         case "repeat" | "slower":
             replies = [turn.reply_text.strip() for turn in past if turn.reply and not turn.attached]
             if not replies or not replies[-1]:
@@ -88,21 +86,29 @@ def _answer(
             pace = SLOWER if request == "slower" else 1.0
             return Fact("said", replies[-1], replies[-1], "", pace)
         case "said_last":
-            return _quoted(answers["say"], said[-1:], language.code)
+            return _quoted(texts["say"], turns[-1:], language.code)
         case "said_first":
-            return _quoted(answers["say_first"], said[:1], language.code)
+            return _quoted(texts["say_first"], turns[:1], language.code)
         case "asked_last":
-            return _quoted(answers["ask"], _questions(said)[-1:], language.code)
+            return _quoted(texts["ask"], _questions(turns)[-1:], language.code)
         case "asked_first":
-            return _quoted(answers["ask_first"], _questions(said)[:1], language.code)
+            return _quoted(texts["ask_first"], _questions(turns)[:1], language.code)
         case _:
-            return _letters(request, found, language)
+            word = re.sub(texts.get("the_word", r"(?!)"), "", words["word"], count=1)
+            word = _as_in(text, word.strip("\"“”„«»'‘’ "))
+            return _letters(request, word, words.get("letter", ""), language)
 
 
-def _clock(answers: _Answers, time: datetime, where: str, code: str) -> Fact:
-    template = answers["one" if time.hour == 1 else "clock"]
+def _as_in(text: str, part: str) -> str:
+    """Return a part of the folded text with its accents and capitals."""
+    begin = _fold(text).rindex(part)
+    return text[begin : begin + len(part)]
+
+
+def _clock(language: _Language, time: datetime, where: str) -> Fact:
+    template = language.texts["one" if time.hour == 1 else "clock"]
     sentence = template.format(h=time.hour, m=f"{time.minute:02}", where=where)
-    return Fact("clock", f"{time:%H:%M}", sentence, code)
+    return Fact("clock", f"{time:%H:%M}", sentence, language.code)
 
 
 def _questions(said: list[PastTurn]) -> list[PastTurn]:
@@ -119,23 +125,21 @@ def _quoted(template: str, turns: list[PastTurn], code: str) -> Fact | None:
     return Fact("said", words, template.format(words), code)
 
 
-def _letters(request: str, found: _Found, language: _Language) -> Fact:
+def _letters(request: str, words: str, letter: str, language: _Language) -> Fact:
     """Spell a word, or count its letters."""
-    words = found.get("quoted") or found["word"]
     letters = [[letter for letter in word if letter.isalpha()] for word in words.split()]
-    count, answers = sum(map(len, letters)), language.answers
+    count = sum(map(len, letters))
     if request == "spell":
         if language.code == "en":
             letters = [[_SIGNS.get(one, one) for one in word] for word in words.split()]
         value = ". ".join(", ".join(map(_capital, word)) for word in letters)
         return Fact("spelling", value.lower(), f"{words}: {value}.", language.code)
     if request == "count_one":
-        letter = found["letter"].upper()
-        count = words.upper().count(letter)
+        count = words.upper().count(letter.upper())
         times = {1: "once", 2: "twice"}.get(count, f"{count} times")
-        return Fact("letters", count, f"{letter} is in “{words}” {times}.")
-    sentence = answers["counted_one" if count == 1 else "counted"].format(words, count)
-    return Fact("letters", count, sentence, language.code)
+        return Fact("letters", count, f"{letter.upper()} is in “{words}” {times}.")
+    template = language.texts["counted_one" if count == 1 else "counted"]
+    return Fact("letters", count, template.format(words, count), language.code)
 
 
 def _capital(letter: str) -> str:
@@ -150,34 +154,18 @@ def _fold(text: str) -> str:
 
 def _language(code: str, table: dict[str, str | list[str]]) -> _Language:
     texts = {name: text for name, text in table.items() if isinstance(text, str)}
-    no_word = rf"(?!(?:{texts.get('not_words', '')})\b)"
-    word = rf"{no_word}{_WORD}"
-    quoted = rf"[\"“„«] ?(?P<quoted>{_WORD}(?: {_WORD}){{,3}}) ?[\"”“»]"
-    one = rf"(?:{texts.get('the_word', '')})?(?:{quoted}|['‘]?(?P<word>{word})['’]?)"
-    several = rf"(?P<word>{word}(?: {word}){{1,2}})"
-    forms = [
-        (request, form.replace("{words}", several).replace("{word}", one))
-        for request, lines in table.items()
-        if isinstance(lines, list)
-        for form in lines
-    ]
+    lines = {name: lines for name, lines in table.items() if isinstance(lines, list)}
+    parts = _WORD_PARTS | {"not_words": "(?!)", "the_word": "(?!)"} | texts
     places = re.findall(r"([^,=]+)=([^,=]+)", " ".join(texts.get("places", "").split()))
     return _Language(
         code,
-        (
-            re.compile(texts.get("before", r"(?!)")),
-            re.compile(rf"(?:{texts.get('after', '(?!)')})$"),
-        ),
-        tuple((request, re.compile(form)) for request, form in forms),
+        re.compile(f"(?:{texts.get('before', '(?!)')})*"),
+        re.compile(f"(?:{texts.get('after', '(?!)')})+$"),
+        compile_forms(lines, parts, flags=0),
         texts,
         {place.strip(): name.strip() for place, name in places},
     )
 
 
-LANGUAGES = tuple(
-    _language(code, table)
-    for code, table in tomllib.loads(
-        Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-    ).items()
-)
+LANGUAGES = tuple(_language(code, table) for code, table in read_tables("languages.toml").items())
 """The forms and answers of each language, English first."""

@@ -6,9 +6,9 @@ import re
 from datetime import datetime
 
 from voxtui.dialogue.protocols import Past
-from voxtui.skills import clock, phrases, recall, sums, timer_words, units
-from voxtui.skills.intents import Meaning
-from voxtui.skills.normalise import normalise, strip_courtesy
+from voxtui.skills.rules import clock, jokes, languages, recall, sums, timer_words, units
+from voxtui.skills.rules.intents import Meaning
+from voxtui.skills.rules.normalise import normalise, strip_courtesy
 
 LONGEST_REQUEST = 200
 """Characters. Rules ignore a longer text."""
@@ -23,8 +23,8 @@ def understand(sentence: str, now: datetime, past: Past = ()) -> Meaning | None:
         return None
     plain = " ".join(re.sub(r"[.?!,।…]+(?=[\s\"”»’']|$)|[¿¡]", "", sentence).split())
     plain = strip_courtesy(plain)
-    meaning = phrases.understand(plain, now, past) or recall.understand(plain, past)
-    if meaning := meaning or recall.untold(plain, past):
+    meaning = languages.understand(plain, now, past) or recall.understand(plain, past)
+    if meaning := meaning or jokes.understand(plain, past):
         return meaning
     text = strip_courtesy(normalise(sentence))
     try:

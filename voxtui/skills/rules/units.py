@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from voxtui.skills.intents import Fact, Question
-from voxtui.skills.normalise import figure
+from voxtui.skills.rules.forms import PARTS, english, expand, matches, pattern
+from voxtui.skills.rules.intents import Fact, Question
+from voxtui.skills.rules.spoken import figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,50 +49,30 @@ def _table() -> dict[str, Unit]:
 _UNITS = _table()
 _NAMES = "|".join(re.escape(name) for name in sorted(_UNITS, key=len, reverse=True))
 
-_DIGITS = r"\d+(?:\.\d+)?"
-_N = rf"(?:(?:minus |negative |- )?{_DIGITS}(?: and a half)?|half an?|a half an?|an?)"
-_QUANTITY = rf"{_N} (?:{_NAMES})(?:(?: and)? {_DIGITS} (?:{_NAMES}))?"
-
-_CONVERT = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"(?:(?:what is|what are|what would|how much is|how much are|convert|change|turn|what) )?"
-        rf"(?P<from>{_QUANTITY}) (?:be )?(?:in|to|into|as) (?P<to>{_NAMES})(?: is| are)?",
-        rf"how many (?P<to>{_NAMES})(?: (?:is|are|there|in|make|makes|equal|does|fit|into))+"
-        rf" (?P<from>{_QUANTITY})(?: (?:have|contain))?",
-        rf"(?P<from>{_QUANTITY}) (?:is|are) (?:equal to )?how many (?P<to>{_NAMES})",
-    )
+_FORMS = english("units", name=_NAMES)
+_PART = re.compile(
+    expand(r"(?P<n>{amount}) (?P<unit>{name})(?! ?(?:per|/))", PARTS | {"name": _NAMES})
 )
-_RATE = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"(?:how (?:do|can|would|could) (?:you|i|we) )?(?:convert|change) (?P<from>{_NAMES})"
-        rf" (?:to|into) (?P<to>{_NAMES})",
-        rf"what is the conversion (?:of|for|from|between) (?P<from>{_NAMES}) (?:to|and|into)"
-        rf" (?P<to>{_NAMES})",
-        rf"how (?:are|is) (?P<from>{_NAMES}) converted (?:to|into) (?P<to>{_NAMES})",
-    )
-)
-_PART = re.compile(rf"(?P<n>{_N}) (?P<unit>{_NAMES})(?! ?(?:per|/))")
+_DIGITS = pattern("{number}")
 
 
 def understand(text: str) -> Fact | Question | None:
     """Return a converted quantity; None if the text does not ask for one."""
     low = text.lower()
-    if rate := next(filter(None, (one.fullmatch(low) for one in _RATE)), None):
-        unit = _UNITS[rate["from"]]
-        if unit.offset or unit == _UNITS[rate["to"]]:
-            return None
-        return _converted([(Fraction(1), unit)], _UNITS[rate["to"]])
-    found = next(filter(None, (one.fullmatch(low) for one in _CONVERT)), None)
-    if found is None:
-        return None
-    parts = [(_number(part["n"]), _UNITS[part["unit"]]) for part in _PART.finditer(found["from"])]
-    if len(parts) == 2:
-        (value, first), (_, second) = parts
-        if value < 0 or first.offset or second.factor >= first.factor:
-            return None  # `minus 5 feet 3 inches`, and `5 inches 3 feet`
-    return _converted(parts, _UNITS[found["to"]]) if parts else None
+    for kind, words in matches(_FORMS, low):
+        target = _UNITS[words["to"]]
+        if kind == "rate":
+            unit = _UNITS[words["from"]]
+            return (
+                None if unit.offset or unit == target else _converted([(Fraction(1), unit)], target)
+            )
+        parts = [(_number(one["n"]), _UNITS[one["unit"]]) for one in _PART.finditer(words["from"])]
+        if len(parts) == 2:
+            (value, first), (_, second) = parts
+            if value < 0 or first.offset or second.factor >= first.factor:
+                return None  # `minus 5 feet 3 inches`, and `5 inches 3 feet`
+        return _converted(parts, target) if parts else None
+    return None
 
 
 def _converted(parts: list[tuple[Fraction, Unit]], target: Unit) -> Fact | Question | None:
@@ -131,7 +112,7 @@ def _named(value: Fraction, unit: Unit) -> str:
 def _number(text: str) -> Fraction:
     if text.startswith(("half", "a half")):
         return Fraction(1, 2)
-    digits = re.search(_DIGITS, text)
+    digits = _DIGITS.search(text)
     if digits is None:
         return Fraction(1)
     value = Fraction(digits[0]) + (Fraction(1, 2) if text.endswith("and a half") else 0)
