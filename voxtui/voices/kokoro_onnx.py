@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from importlib import resources
+from importlib import import_module, resources
 from typing import TYPE_CHECKING, Any
 
 from voxtui.errors import ModelError, first_line
@@ -28,10 +28,11 @@ class OnnxKokoro:
     processor = "CPU"
 
     def __init__(self, path: Path) -> None:
-        import onnxruntime
-
-        options: Any = onnxruntime.SessionOptions()
+        onnxruntime: Any = import_module("onnxruntime")
+        options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = min(4, os.cpu_count() or 1)
+        # Threads that poll for each other keep the chat model from a core.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 4
         try:
             self._session: Any = onnxruntime.InferenceSession(str(path), options)
