@@ -302,21 +302,17 @@ def test_another_language_by_the_embedded_brain_needs_whisper_and_a_voice(machin
 
 
 def test_what_whisper_is_for_and_what_it_costs_is_said(machine, monkeypatch, capsys):
-    (finding,) = [
-        f for f in doctor.findings(machine.config, lambda: None) if f.what.startswith("other")
-    ]
+    (finding,) = [f for f in doctor.findings(machine.config) if f.what.startswith("other")]
     assert finding == Finding(
         "ok", "other languages: whisper-base (146 MB) is not here, nor needed for English"
     )
     monkeypatch.setattr(doctor.whisper, "is_here", lambda: True)
-    (finding,) = [
-        f for f in doctor.findings(machine.config, lambda: None) if f.what.startswith("other")
-    ]
+    (finding,) = [f for f in doctor.findings(machine.config) if f.what.startswith("other")]
     assert finding.verdict == "ok" and "`dictate` takes seconds" in finding.what
     monkeypatch.setattr(doctor.whisper, "find_spec", lambda name: True)
     monkeypatch.setattr(doctor.whisper, "released_path", lambda model: Path())
     spanish = Config(brain=BrainConfig(name="embedded", language="es"))
-    (finding,) = [f for f in doctor.findings(spanish, lambda: None) if f.what.startswith("Whisper")]
+    (finding,) = [f for f in doctor.findings(spanish) if f.what.startswith("Whisper")]
     assert finding.verdict == "ok" and "hears Spanish" in finding.what
 
 
