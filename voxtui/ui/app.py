@@ -40,7 +40,7 @@ from voxtui.ui.help import Help
 from voxtui.ui.keys import bindings, shown
 from voxtui.ui.main_screen import MainScreen
 from voxtui.ui.menu.menu import SETTINGS, Menu
-from voxtui.ui.menu.palette import Entry
+from voxtui.ui.menu.palette import Entry, Palette
 from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
 from voxtui.ui.status import LEVEL_SECONDS, Status
 from voxtui.ui.talk.pasted import FIELD_CHARACTERS, joined_lines
@@ -299,13 +299,26 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
     def commands(self) -> Iterable[Entry]:
         yield from self.main.commands()
-        yield Entry(SETTINGS, "Keys", self.action_help, "what each key does")
+        yield Entry(SETTINGS, "Keys", "what each key does", action="app.help")
 
     def on_menu_chosen(self, chosen: Menu.Chosen) -> None:
-        if chosen.key == "ui.theme":
-            self.theme = theme_named(chosen.value)
+        if chosen.entry.key == "ui.theme":
+            self._show_theme(chosen.entry.value)
         else:
             self._fit_panel(self.size)
+
+    def on_palette_previewed(self, previewed: Palette.Previewed) -> None:
+        entry = previewed.entry
+        self._show_theme(entry.value if entry else self.session.config.ui.theme)
+
+    def _show_theme(self, name: str) -> None:
+        self.theme = theme_named(name)
+
+    def action_forget_all(self) -> None:
+        self.menu.forget_all()
+
+    def action_save_settings(self) -> None:
+        self.menu.save_settings()
 
     def on_menu_restarted(self) -> None:
         self.main.begin_again()
