@@ -131,8 +131,8 @@ def as_json(measured: Measured, machine: Mapping[str, Any], targets: Targets) ->
         },
         "warm_up": [turn.as_json() for turn in measured.warm_up],
         "turns": [
-            {"run": tables.number, **turn.as_json()}
-            for tables.number, run in enumerate(measured.runs, 1)
+            {"run": count, **turn.as_json()}
+            for count, run in enumerate(measured.runs, 1)
             for turn in run
         ],
     }
