@@ -59,7 +59,6 @@ class Loaded(EngineEvent, frozen=True):
     brain_name: str = ""
     """the brain's short name, such as `embedded`"""
     changed: bool = False
-    """a requested change succeeded"""
 
 
 class MicrophoneOpened(EngineEvent, frozen=True):

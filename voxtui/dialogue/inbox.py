@@ -36,7 +36,6 @@ class Posted:
     turn: TurnHandle | None
     """The turn that it begins or answers, or the announcement that it makes."""
     typed: TypedText
-    """The text in the field when it was posted."""
 
 
 class Inbox:
@@ -51,7 +50,6 @@ class Inbox:
         self.newest = self.taken = TurnHandle(0)
         """The latest turn created; the latest turn taken out of the queue."""
         self.typing = TypedText()
-        """The latest state of the text that is being typed."""
         self.answering: TurnHandle | None = None
         """The turn that is answered; a negative number: the announcement that is spoken."""
         self._requested: TurnHandle | None = None

@@ -56,7 +56,6 @@ class UserSession:
         """the error that prevented the loading of the models"""
         self._unfinished: set[int] = set()
         self.awaits_key: events.KeyNeeded | None = None
-        """the call that waits for a key"""
         self._key_needed_at = 0.0
 
     @property

@@ -108,7 +108,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.main = MainScreen(self.keys, self.session, self.talk, self.turns, self.status)
         self.menu = Menu(self, self.session)
         self.continues = False
-        """begin with the newest stored conversation"""
         self.event_display = EventDisplay(self.main, self.menu, self.timers)
 
     def get_default_screen(self) -> MainScreen:

@@ -56,7 +56,6 @@ class LiveTurn:
     """A turn in progress. Its fields are filled in the order of a usual turn."""
 
     handle: TurnHandle
-    """shared with the front end"""
     source: str
     paced: bool
     brain: str
@@ -65,7 +64,6 @@ class LiveTurn:
     """our words while the utterance was recorded; empty: none"""
     user_input: Utterance | str = ""
     words: str | None = None
-    """the user's words, where the brain knows them"""
     tokens: list[Token] = field(default_factory=list[Token])
     complete: bool = False
     """the brain's reply ended by itself"""
@@ -86,9 +84,7 @@ class LiveTurn:
     overheard: bool = False
     """Its words do not begin with the name, so they were not meant for the program."""
     only_name: bool = False
-    """Its words are the name alone."""
     finding: Finished | TooQuiet | None = None
-    """The end of its recording."""
     story: Generator[None, None, None] | None = None
 
     @property

@@ -57,7 +57,6 @@ class TurnTaking:
         self._dialogue = dialogue
         self._warnings = RecordingWarnings(dialogue)
         self._recorded: LiveTurn | None = None
-        """The turn whose utterance is being recorded."""
         self._committed: LiveTurn | None = None
         """The newest turn whose utterance was committed; its answer may be requested."""
         self._inputs: dict[int, Utterance | str] = {}

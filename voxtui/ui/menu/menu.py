@@ -148,7 +148,6 @@ class Menu:
         self._known: frozenset[str] | None = None
         """the devices before a rescan, until its result is shown"""
         self._microphone: str | None = None
-        """the microphone before a rescan"""
 
     def open(self, commands: Iterable[Entry], query: str = "") -> None:
         if isinstance(self._app.screen, Palette):
