@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from voxtui.dialogue.events import Event
     from voxtui.dialogue.fallbacks import Fallbacks
     from voxtui.dialogue.protocols import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
-    from voxtui.session.clip_player import OpenClip, Speak
     from voxtui.session.local_session import Factories
     from voxtui.settings.schema import Config
 
@@ -411,17 +410,6 @@ def _transcribing_brain(config: Config, notify: Notify) -> Brain | None:
         if config.brain.name != "auto":
             raise
         return None
-
-
-def clip_opener(config: Config) -> OpenClip:
-    """Return a function that reads a clip, and returns another that speaks it in real time."""
-
-    def open_clip(path: Path) -> Speak:
-        from voxtui.audio.clips import load_clip, speak
-
-        return partial(speak, load_clip(path, config.audio.max_utterance_s))
-
-    return open_clip
 
 
 def make_factories() -> Factories:

@@ -18,7 +18,7 @@ from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.events import State
 from voxtui.dialogue.history.attachments import Attachment, attached_tokens
 from voxtui.errors import DeviceError, ModelMissing, VoxtuiError, strip_control_characters
-from voxtui.session.clip_player import ClipPlayer, OpenClip
+from voxtui.session.clip_player import ClipPlayer
 from voxtui.session.conversation_lifecycle import Conversation
 from voxtui.session.user_session import (
     ClipEnded,
@@ -94,13 +94,12 @@ class LocalSession(UserSession):
         deliver: Callable[[UserSessionEvent], object],
         config: Config,
         clips: Sequence[tuple[str, Path]] = (),
-        open_clip: OpenClip | None = None,
         factories: Factories | None = None,
     ) -> None:
         super().__init__(make_engine, deliver)
         self.config = config
         """the settings in force; after a failed start those that are tried"""
-        self.clips = ClipPlayer(clips, open_clip, self, deliver)
+        self.clips = ClipPlayer(clips, self, config.audio.max_utterance_s, deliver)
         self.record = Record(datetime.now())
         self.microphone: str | None = ""
         """the name of the microphone; empty: not known yet; None: there is none"""

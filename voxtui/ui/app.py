@@ -22,7 +22,6 @@ from voxtui.dialogue.events import Died, State
 from voxtui.dialogue.protocols import Past
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import InputError
-from voxtui.session.clip_player import OpenClip
 from voxtui.session.local_session import Factories, LocalSession
 from voxtui.session.user_session import MakeEngine, NotAllowed, UserSessionEvent
 from voxtui.settings.schema import Config
@@ -82,7 +81,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         make_engine: MakeEngine,
         config: Config,
         clips: Sequence[tuple[str, Path]] = (),
-        open_clip: OpenClip | None = None,
         factories: Factories | None = None,
     ) -> None:
         # Before anything is styled, because a change would style everything once more.
@@ -93,9 +91,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
             lambda: self.post_message(EventsWaiting()),
             lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call),
         )
-        self.session = LocalSession(
-            make_engine, self._events.put, config, clips, open_clip, factories
-        )
+        self.session = LocalSession(make_engine, self._events.put, config, clips, factories)
         self.transcript = Transcript()
         self.panel = LatencyPanel(config.targets.resolved(config.brain.name))
         self.timers = Timers()
