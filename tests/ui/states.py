@@ -449,7 +449,7 @@ STATES: dict[str, tuple[Act, Config]] = {
 def frozen(clock: Clock) -> AbstractContextManager[object]:
     """Within, the screen's time is that of `clock`, and nothing happens by itself."""
     stack = ExitStack()
-    for module in ("terminal.terminal_app", "talk.talk", "timers", "conversation.turn_views"):
+    for module in ("driver.terminal_app", "talk.talk", "widgets.timers", "conversation.turn_views"):
         stack.enter_context(patch(f"voxtui.ui.{module}.time", clock))
     for name in ("app.TICK_SECONDS", "app.LEVEL_SECONDS", "status.LEVEL_CHECK_SECONDS"):
         stack.enter_context(patch(f"voxtui.ui.{name}", NEVER))

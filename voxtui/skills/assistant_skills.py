@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
@@ -37,7 +38,8 @@ class AssistantSkills:
     """Answers from rules, without a model. `now` returns the local time.
 
     `folder` holds the files of timers and reminders. Several processes may share it; one of them
-    rings. `rings` False: never this one, because it is a command that ends soon.
+    rings. `rings` False: never this one, because it is a command that ends soon. `resources` are
+    those of the tools, and closed with the skills.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class AssistantSkills:
         rings: bool = True,
         now: Callable[[], datetime] = datetime.now,
         tools: tuple[Tool, ...] = (),
+        resources: ExitStack | None = None,
     ) -> None:
         from voxtui.skills.ringing import Ringing
         from voxtui.skills.timer_store import Entries, TimerStore
@@ -55,6 +58,7 @@ class AssistantSkills:
         self._emit: Callable[[Event], object] = lambda event: None
         self.now = now
         self.tools = tools
+        self._resources = resources or ExitStack()
         self._retry = ""
         """the request that the user's next words complete"""
         self._lock: BaseFileLock | None = None
@@ -79,6 +83,7 @@ class AssistantSkills:
     def close(self) -> None:
         """End the thread, and let another voxtui ring. May be called twice."""
         self._closed = True
+        self._resources.close()
         self._changed.set()
         if self._thread.is_alive():
             self._thread.join(CLOSE_SECONDS)
