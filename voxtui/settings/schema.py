@@ -6,7 +6,7 @@ config.toml explains the keys to users. A `__post_init__` checks keys that depen
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -410,6 +410,58 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"two commands have the name {twice}")
 
 
+class McpExample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A request, and the call that it means. A small model needs one for each tool."""
+
+    say: Annotated[str, Meta(min_length=1, max_length=200)]
+    tool: str
+    """the server's name of the tool"""
+    arguments: dict[str, Any] = {}
+
+
+class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A server of the Model Context Protocol, which the user starts or names."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,15}$")]
+    """the beginning of the names of its tools"""
+    command: str = ""
+    """a program that is started, and speaks the protocol on stdin and stdout"""
+    args: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    """names of environment variables that the program gets, beside PATH, HOME and the like"""
+    url: str = ""
+    """the address of a server that runs already (streamable HTTP)"""
+    token_env: str = ""
+    """the name of the environment variable with the token of `url`"""
+    examples: tuple[McpExample, ...] = ()
+
+    def __post_init__(self) -> None:
+        if bool(self.command) == bool(self.url):
+            raise ValueError(f"{self.name}: needs either command or url")
+        if self.url and not re.fullmatch(r"https?://[^\s@]+", self.url):
+            raise ValueError(f"{self.name}: url is not of the form https://HOST/mcp")
+        if self.url and (self.args or self.env):
+            raise ValueError(f"{self.name}: args and env belong to a command")
+        if self.token_env and not self.url:
+            raise ValueError(f"{self.name}: token_env belongs to a url; a command has env")
+
+    @property
+    def origin(self) -> str:
+        """What runs, or where: an approval is for this alone."""
+        return self.url or " ".join((self.command, *map(repr, self.args)))
+
+
+class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Servers whose tools may be called. ./voxtui.toml may set none."""
+
+    server: tuple[McpServer, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [server.name for server in self.server]
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            raise ValueError(f"two servers have the name {twice}")
+
+
 class DictateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     silence_s: Annotated[float, Meta(ge=0, le=600)] = 3.0
     sound: bool = True
@@ -430,6 +482,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     targets: TargetsConfig = TargetsConfig()
     metrics: MetricsConfig = MetricsConfig()
     tools: ToolsConfig = ToolsConfig()
+    mcp: McpConfig = McpConfig()
     dictate: DictateConfig = DictateConfig()
     ui: UiConfig = UiConfig()
     serve: ServeConfig = ServeConfig()

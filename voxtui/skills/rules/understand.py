@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 
 from voxtui.dialogue.protocols import Past
-from voxtui.skills.rules import clock, languages, recall, sums, timer_words, units
+from voxtui.skills.rules import clock, jokes, languages, recall, sums, timer_words, units
 from voxtui.skills.rules.intents import Meaning
 from voxtui.skills.rules.normalise import normalise, strip_courtesy
 
@@ -23,7 +23,8 @@ def understand(sentence: str, now: datetime, past: Past = ()) -> Meaning | None:
         return None
     plain = " ".join(re.sub(r"[.?!,।…]+(?=[\s\"”»’']|$)|[¿¡]", "", sentence).split())
     plain = strip_courtesy(plain)
-    if meaning := languages.understand(plain, now, past) or recall.understand(plain, past):
+    meaning = languages.understand(plain, now, past) or recall.understand(plain, past)
+    if meaning := meaning or jokes.understand(plain, past):
         return meaning
     text = strip_courtesy(normalise(sentence))
     try:
