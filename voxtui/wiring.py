@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from voxtui.dialogue.events import Event
     from voxtui.dialogue.fallbacks import Fallbacks
     from voxtui.dialogue.protocols import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
-    from voxtui.session.clip_player import OpenClip, Speak
     from voxtui.session.local_session import Factories
     from voxtui.settings.schema import Config
 
@@ -179,14 +178,20 @@ def build_engine(
 def build_skills(config: Config, rings: bool = True) -> Skills:
     """Return the skills of the person at this machine. A measurement or a server has none.
 
-    `rings` False: timers ring in another voxtui.
+    Raises InputError if the approvals of servers' tools cannot be read. `rings` False: timers ring
+    in another voxtui.
     """
     from voxtui.settings.paths import user_folders
     from voxtui.skills.assistant_skills import AssistantSkills
-    from voxtui.tools.configured_tools import build_tools
+    from voxtui.tools.configured_tools import build_server_tools, build_tools
 
     tools = build_tools(config.tools) if config.tools.enabled else ()
-    return AssistantSkills(user_folders().user_data_path, rings, tools=tools)
+    resources = ExitStack()
+    if config.tools.enabled and config.mcp.server:
+        server_tools, servers = build_server_tools(config)
+        resources.callback(servers.close)
+        tools += server_tools
+    return AssistantSkills(user_folders().user_data_path, rings, tools=tools, resources=resources)
 
 
 def build_detector(config: Config) -> SpeechDetector:
@@ -458,17 +463,6 @@ def _transcribing_brain(config: Config, notify: Notify) -> Brain | None:
         if config.brain.name != "auto":
             raise
         return None
-
-
-def clip_opener(config: Config) -> OpenClip:
-    """Return a function that reads a clip, and returns another that speaks it in real time."""
-
-    def open_clip(path: Path) -> Speak:
-        from voxtui.audio.clips import load_clip, speak
-
-        return partial(speak, load_clip(path, config.audio.max_utterance_s))
-
-    return open_clip
 
 
 def make_factories() -> Factories:

@@ -1,4 +1,4 @@
-"""Commands that set voxtui up, or show what it stores: history, devices, doctor, config, models."""
+"""Commands that set voxtui up, or show what it stores: history, devices, doctor, models, tools."""
 
 from __future__ import annotations
 
@@ -163,3 +163,49 @@ def fetch(
     fetch_model(config, name, source, file, language)
     if name is None and file is None:
         fetch_word_model(config, source)
+
+
+@click.group(cls=OrderedGroup, invoke_without_command=True)
+@json_option
+@global_options
+def tools(options: CommonOptions, as_json: bool) -> None:
+    """List what voxtui can do for you, or allow tools of your MCP servers.
+
+    Your servers stand in your config file as [[mcp.server]]; docs/tools.md shows one.
+    """
+    if click.get_current_context().invoked_subcommand is None:
+        config = options.load().config
+        from voxtui.commands.tools_command import list_tools
+
+        list_tools(config, as_json)
+    elif as_json:
+        raise click.UsageError("--json is for the list.")
+
+
+@tools.command()
+@click.argument("server")
+@click.argument("names", nargs=-1, metavar="[TOOL]...")
+@click.option("--always", is_flag=True, help="Without a key for each call.")
+@global_options
+def allow(options: CommonOptions, server: str, names: tuple[str, ...], always: bool) -> None:
+    """Start SERVER, show its tools, and allow some of them.
+
+    At a terminal each tool is a question. With names, these are allowed without one, and each
+    call waits for a key unless --always stands there.
+    """
+    config = options.load().config
+    from voxtui.commands.tools_command import allow as allow_tools
+
+    allow_tools(config, server, names, always)
+
+
+@tools.command()
+@click.argument("server")
+@click.argument("names", nargs=-1, metavar="[TOOL]...")
+@global_options
+def forbid(options: CommonOptions, server: str, names: tuple[str, ...]) -> None:
+    """Allow these tools of SERVER no longer; without names, none of them."""
+    options.load()
+    from voxtui.commands.tools_command import forbid as forbid_tools
+
+    forbid_tools(server, names)
