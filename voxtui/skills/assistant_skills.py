@@ -15,6 +15,7 @@ from voxtui.dialogue.protocols import SkillAnswer
 from voxtui.dialogue.tool_interface import Tool, offered, rule_call
 from voxtui.dialogue.turn.safe_skills import log_failure
 from voxtui.errors import InputError
+from voxtui.skills.local_time import utc
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -138,8 +139,6 @@ class AssistantSkills:
 
     def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
         """Stop what rings. See Skills."""
-        from voxtui.skills.rules.hours import utc
-
         ringing = self._ringing
         rings = bool(ringing.entries) or (snooze and ringing.just_rang(utc(self.now())))
         if rings or missed:
@@ -151,7 +150,6 @@ class AssistantSkills:
 
     def _obey(self, words: str) -> str | None:
         """Return the answer to words about what rings or rang; None: they are about else."""
-        from voxtui.skills.rules.hours import utc
         from voxtui.skills.rules.timer_words import ringing_orders
 
         missed = any(one.missed for one in (*self._entries.timers, *self._entries.reminders))
@@ -173,7 +171,6 @@ class AssistantSkills:
     def _snooze(self, seconds: float) -> str:
         """Have it ring again. Any thread."""
         from voxtui.skills.ringing import snooze_sentence, snoozed
-        from voxtui.skills.rules.hours import utc
 
         again = self._ringing.entries or self._ringing.stopped
         until = utc(self.now()) + timedelta(seconds=seconds)
@@ -219,7 +216,6 @@ class AssistantSkills:
     def _look(self) -> float:
         """Report changes of the files, ring what is due, and return seconds until the next look."""
         from voxtui.skills.ringing import AHEAD_SECONDS
-        from voxtui.skills.rules.hours import utc
 
         try:
             self._carry_out_stop()
@@ -307,8 +303,6 @@ class AssistantSkills:
         return ringing.wait(now)
 
     def _end_ringing(self) -> None:
-        from voxtui.skills.rules.hours import utc
-
         self._ringing.stop(utc(self.now()))
         self._emit(RingsIn(None))
         self._announced = None  # what is due at this moment is announced anew
