@@ -210,7 +210,13 @@ class _Arguments:
         if kind == "array":
             item = f"({self._value(about.get('items', {}), depth + 1)})"
             return f'"[" ({item} (", " {item})*)? "]"'
-        return str(kind) if kind in _BASICS else '"{}"' if kind == "object" else "value"
+        return (
+            kind
+            if isinstance(kind, str) and kind in _BASICS
+            else '"{}"'
+            if kind == "object"
+            else "value"
+        )
 
 
 def _table(schema: Mapping[str, Any], name: str) -> dict[str, Any]:
