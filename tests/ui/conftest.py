@@ -3,6 +3,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from textual import events
@@ -181,15 +182,17 @@ async def screen(
     factories=None,
     attachments=(),
 ) -> AsyncIterator[Screen]:
-    app = VoxtuiApp(ScriptedEngine, config or Config(), clips, open_clip, factories)
+    app = VoxtuiApp(ScriptedEngine, config or Config(), clips, factories)
     for text in attachments:
         app.session.post(Attach(text))
     engine = app.session.engine
     assert isinstance(engine, ScriptedEngine)
-    async with app.run_test(size=size) as pilot:
-        shown = Screen(app, engine, pilot)
-        await shown.settle()
-        if loaded:
-            engine.load(microphone)
+    opened = patch("voxtui.session.clip_player.open_clip", lambda path, most: open_clip(path))
+    with opened:
+        async with app.run_test(size=size) as pilot:
+            shown = Screen(app, engine, pilot)
             await shown.settle()
-        yield shown
+            if loaded:
+                engine.load(microphone)
+                await shown.settle()
+            yield shown

@@ -133,7 +133,7 @@ def make_app(config: Config | None = None) -> VoxtuiApp:
     config = config or Config()
     if config.ui.theme == AUTO:  # a picture must not depend on the terminal of the tests
         config = structs.replace(config, ui=structs.replace(config.ui, theme=DARK))
-    app = PicturedApp(ScriptedEngine, config, CLIPS, lambda path: lambda listener, stopped: None)
+    app = PicturedApp(ScriptedEngine, config, CLIPS)
     app.NOTIFICATION_TIMEOUT = NEVER
     return app
 

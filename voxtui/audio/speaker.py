@@ -79,7 +79,6 @@ class Playback:
     last_sound: StreamTime | None = None
     silenced_at: float | None = None
     finishing: bool = False
-    """true once no more chunks will come"""
 
 
 class SounddeviceSpeaker:
@@ -102,9 +101,7 @@ class SounddeviceSpeaker:
         """samples of silence still to be written after the last words"""
         self._segment = PlayedSegment(1.0)
         self._chime: Chime | None = None
-        """the chime that is due or sounds"""
         self._lost: BaseException | None = None
-        """the error that ended the writer's thread"""
         self._closing = False
         self._writer: threading.Thread | None = None
 

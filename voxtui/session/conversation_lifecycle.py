@@ -28,7 +28,6 @@ class Conversation:
         self._switched = False
         """True: the engine may still report turns of the conversation before this one."""
         self._before: StoredConversation | None = None
-        """The conversation before the new one."""
 
     def note_turn(self) -> None:
         self._has_begun, self._switched = True, False

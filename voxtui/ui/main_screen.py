@@ -256,14 +256,16 @@ class MainScreen(PromptScreen):
         await self.program.run_action("panel")
 
     def commands(self) -> Iterable[Entry]:
-        yield Entry(CONVERSATION, "New conversation", self.action_new)
-        yield Entry(CONVERSATION, "History", self.action_history, "go on with an earlier one")
-        yield Entry(CONVERSATION, "Answer again", self.action_again, "what was said last")
-        yield Entry(CONVERSATION, "Edit", self.action_edit, "what was heard, and send it instead")
-        yield Entry(CONVERSATION, "Copy", self.action_copy, "the selection, or the last answer")
-        yield Entry(CONVERSATION, "Paste", self.action_paste, "talk about the clipboard's text")
-        yield Entry(CONVERSATION, "Save", self.action_save, "Markdown, JSON and sound files")
-        yield Entry(CONVERSATION, "Mute", self.action_mute, chosen=self.session.muted)
+        yield Entry(CONVERSATION, "New conversation", action="screen.new")
+        yield Entry(CONVERSATION, "History", "go on with an earlier one", action="screen.history")
+        yield Entry(CONVERSATION, "Answer again", "what was said last", action="screen.again")
+        yield Entry(
+            CONVERSATION, "Edit", "what was heard, and send it instead", action="screen.edit"
+        )
+        yield Entry(CONVERSATION, "Copy", "the selection, or the last answer", action="screen.copy")
+        yield Entry(CONVERSATION, "Paste", "talk about the clipboard's text", action="screen.paste")
+        yield Entry(CONVERSATION, "Save", "Markdown, JSON and sound files", action="screen.save")
+        yield Entry(CONVERSATION, "Mute", chosen=self.session.muted, action="screen.mute")
 
     def _do(self, act: Callable[[], object]) -> None:
         try:

@@ -13,7 +13,7 @@ from voxtui.storage.metrics_files import metrics_writer
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.driver.restore import terminal_restored
-from voxtui.wiring import clip_opener, devices_engine, make_factories, sample_clips
+from voxtui.wiring import devices_engine, make_factories, sample_clips
 
 
 def run(config: Config, attachments: Sequence[Attachment] = (), continues: bool = False) -> int:
@@ -30,7 +30,6 @@ def run(config: Config, attachments: Sequence[Attachment] = (), continues: bool 
             lambda emit: devices_engine(config, log.tee(emit), config.ui.captions),
             config,
             sample_clips(),
-            clip_opener(config),
             make_factories(),
         )
         app.continues = continues

@@ -71,7 +71,6 @@ class SoundDevices:
         self._chosen = (devices.microphone, devices.speaker)
         """the configured or chosen devices, even while others replace them"""
         self.speaker_lost = False
-        """the speaker failed during an answer"""
         self._system = devices.system
         self._on_frame = on_frame
         self._on_lost = on_lost

@@ -63,7 +63,6 @@ class Finished:
     utterance: Utterance
     released_at: float
     too_long: bool
-    """`audio.max_utterance_s` ended it"""
     overflows: int
     """gaps: sound that was lost because the device was not read in time"""
     spoken: str = ""

@@ -39,11 +39,9 @@ class TurnViews:
     def __init__(self, transcript: Transcript, panel: LatencyPanel) -> None:
         self.view: TurnView | None = None
         self.timestamps: Timestamps | None = None
-        """timestamps of the turn in progress"""
         self.number = 0
         """the number of the newest turn; 0: there was none yet"""
         self.over = 0
-        """the number of finished turns"""
         self._finished: dict[int, tuple[TurnView, Turn]] = {}
         """the answered turns of the conversation, by number, to be selected"""
         self._removed: tuple[TurnView, Turn, int] | None = None

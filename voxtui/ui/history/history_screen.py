@@ -73,7 +73,6 @@ class HistoryScreen(ModalScreen[int | None]):
         self._search = ""
         """the words of the search while a title is written"""
         self._changing = False
-        """the file is being changed"""
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:

@@ -43,7 +43,6 @@ class TurnTimes:
     targets: Targets
     session: SessionTimes = field(default_factory=SessionTimes)
     turn: Turn = NO_TURN
-    """the turn on display"""
     selected: bool = False
     """the turn on display was selected; it is not the newest one"""
     queue: str = ""
