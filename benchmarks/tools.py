@@ -117,8 +117,8 @@ def calls(said: Sequence[Any], config: Config) -> Iterator[Turn]:
     moonshine = Moonshine()
     moonshine.load()
     chat = Llama(4096, prefix_directory=user_folders().user_cache_path / "prefixes")
-    path = model_file(chat_model_name(config.brain.embedded.model), lambda: None)
-    chat.load(path, lambda: None, tool_prefix(tools))
+    path = model_file(chat_model_name(config.brain.embedded.model))
+    chat.load(path, tool_prefix=tool_prefix(tools))
     sampling = replace(config.generation.sampling(), temperature=0.0)
     for words in said:
         began = time.monotonic()

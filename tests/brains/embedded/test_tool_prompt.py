@@ -188,7 +188,7 @@ def test_a_result_is_cut_for_a_small_model():
 def test_a_real_model_keeps_to_the_grammar():
     """Whatever a model of 135 million parameters means, its call is JSON by the schema."""
     llama = Llama(4096)
-    llama.load(model_file("smollm2-135m", lambda: None))
+    llama.load(model_file("smollm2-135m"))
     try:
         for schema in SCHEMAS:
             tool = Tool("act", "acts", None, json.dumps(schema))
