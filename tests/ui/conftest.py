@@ -180,10 +180,12 @@ async def screen(
     clips=CLIPS,
     factories=None,
     attachments=(),
+    words="",
 ) -> AsyncIterator[Screen]:
     app = VoxtuiApp(ScriptedEngine, config or Config(), clips, open_clip, factories)
     for text in attachments:
         app.session.post(Attach(text))
+    app.words = words
     engine = app.session.engine
     assert isinstance(engine, ScriptedEngine)
     async with app.run_test(size=size) as pilot:

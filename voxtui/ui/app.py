@@ -109,6 +109,8 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.menu = Menu(self, self.session)
         self.continues = False
         """begin with the newest stored conversation"""
+        self.words = ""
+        """the user's first words, sent at the start; empty: none"""
         self.event_display = EventDisplay(self.main, self.menu, self.timers)
 
     def get_default_screen(self) -> MainScreen:
@@ -154,10 +156,12 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.set_interval(LEVEL_SECONDS, self.status.show_level)
         self.call_after_refresh(self._start)
 
-    def _start(self) -> None:
+    async def _start(self) -> None:
         gc_tuning.resume()
         past = self._continued() if self.continues else ()
         self.session.start(past)
+        if self.words:
+            await self.main.send(self.words, None)
         # Imports its library, which takes a third of a second, while the models load.
         Thread(target=rendered, args=("",), name="voxtui-markdown", daemon=True).start()
 
@@ -229,6 +233,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         listening = self.session.state is State.LISTENING
         if listening:
             self.status.show_hint()
+        self.status.follow_sound()
         self.turns.tick(listening)
 
     def _keep_pace(self) -> None:

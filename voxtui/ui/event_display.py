@@ -88,8 +88,7 @@ class EventDisplay(EventView):
         self._turns.begin(started)
 
     def caption(self, turn: int, text: str, settled: int) -> None:
-        if self._turns.caption(turn, text):
-            self._main.show_caption(text, settled)
+        self._turns.caption(turn, text, settled)
 
     def captured(self, turn: int, utterance: Utterance) -> None:
         self._turns.show_utterance(turn, utterance)
