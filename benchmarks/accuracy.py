@@ -32,10 +32,10 @@ from voxtui.audio.silero import PySilero
 from voxtui.bench.machine import machine
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.commands.headless import headless
-from voxtui.dialogue.commands import NewConversation
 from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.data import SAMPLE_RATE, Token, ToolCall, UserTranscript, Utterance
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import NewConversation
 from voxtui.dialogue.events import Event
 from voxtui.dialogue.protocols import TurnRequest
 from voxtui.dialogue.timestamps import Timestamps

@@ -33,16 +33,16 @@ from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
 from voxtui.bench.machine import machine
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
-from voxtui.dialogue.commands import SendText, Typing
 from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import SAMPLE_RATE, SKILL
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import SendText, Typing
 from voxtui.dialogue.events import Died, Event, LoadFailed, State, StateChanged, TurnFinished
 from voxtui.dialogue.timestamps import Turn
 from voxtui.settings.schema import Config, HistoryConfig
 from voxtui.skills.assistant_skills import AssistantSkills
-from voxtui.storage.turn_metrics import percentile
+from voxtui.storage.derived_latencies import percentile
 from voxtui.voices.hibari import HibariVoice
 
 ENDS = (

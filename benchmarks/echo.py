@@ -32,8 +32,8 @@ from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.played import PLAYED
 from voxtui.audio.silero import PySilero
 from voxtui.audio.speaker import SounddeviceSpeaker
-from voxtui.dialogue.commands import Cancel, SendText
 from voxtui.dialogue.data import Frame, SpeechChunk
+from voxtui.dialogue.engine_commands import Cancel, SendText
 from voxtui.dialogue.events import State, StateChanged, TurnFinished, TurnStarted
 from voxtui.dialogue.protocols import Progress
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps

@@ -43,15 +43,15 @@ from voxtui.brains.embedded.chat_process import ASK, ChatRequest, Llama, chatml
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.commands.headless import Headless, headless
-from voxtui.dialogue.commands import NewConversation
 from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import SAMPLE_RATE, audible
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import NewConversation
 from voxtui.dialogue.events import Event
 from voxtui.models.installed import model_file
 from voxtui.settings.schema import Config
-from voxtui.storage.turn_metrics import percentile
+from voxtui.storage.derived_latencies import percentile
 from voxtui.voices.hibari import HibariVoice, trim
 
 VOICED = 10 ** (-40 / 20)

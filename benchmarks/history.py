@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from voxtui.storage.conversations import SPAN, Conversations, Exchange
+from voxtui.storage.conversation_database import SPAN, Conversations, Exchange
 
 COUNT, EXCHANGES = 10_000, 8
 ROUNDS = 9

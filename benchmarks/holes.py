@@ -29,11 +29,11 @@ from tests.virtual_audio import RATE, SPEAKER, Recorder, VirtualAudio
 from voxtui.audio.resampling import resample
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.bench.machine import machine
-from voxtui.dialogue.commands import NewConversation, SendText
 from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import SpeechChunk, audible
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import NewConversation, SendText
 from voxtui.dialogue.events import Died, Event, Loaded, LoadFailed, TurnFinished
 from voxtui.dialogue.protocols import Progress, Voice
 from voxtui.dialogue.speech import speech

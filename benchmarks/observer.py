@@ -32,7 +32,7 @@ from tests.ui.pseudo_terminal import PseudoTerminal
 from tests.virtual_audio import RATE, SPEAKER, Recorder, VirtualAudio
 from voxtui.bench.machine import machine
 from voxtui.dialogue.data import AUDIBLE
-from voxtui.storage.turn_metrics import percentile
+from voxtui.storage.derived_latencies import percentile
 
 PRESS, RELEASE = "\x1b[32;1:1u", "\x1b[32;1:3u"
 COLUMNS, ROWS = 120, 40

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from benchmarks.conversation import ENDS, FIGURES, person
 from voxtui.bench.machine import machine
-from voxtui.dialogue.commands import NewConversation
+from voxtui.dialogue.engine_commands import NewConversation
 from voxtui.dialogue.timestamps import Turn
 from voxtui.settings.schema import BrainConfig, Config
-from voxtui.storage.turn_metrics import percentile
+from voxtui.storage.derived_latencies import percentile
 
 OWN = BrainConfig(instruction=f"{BrainConfig().instruction} ")
 """The same instruction as one of the user's own, which has no examples."""

@@ -28,7 +28,7 @@ import numpy as np
 import soundfile
 
 from voxtui.audio.resampling import resample
-from voxtui.storage.turn_metrics import percentile
+from voxtui.storage.derived_latencies import percentile
 
 CLIP = Path(__file__).parents[1] / "assets/clips/capital-of-france.wav"
 RATE = 48_000

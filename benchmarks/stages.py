@@ -33,7 +33,6 @@ from voxtui.audio.silero import PySilero
 from voxtui.audio.speaker import PIECE_SECONDS
 from voxtui.bench.machine import machine
 from voxtui.dialogue import engine as engine_module
-from voxtui.dialogue.commands import Release, Talk
 from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import (
@@ -45,13 +44,14 @@ from voxtui.dialogue.data import (
     UserTranscript,
 )
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import Release, Talk
 from voxtui.dialogue.events import Event, Loaded, ReplyText, TurnFinished
 from voxtui.dialogue.protocols import TurnRequest
 from voxtui.dialogue.speech.clauses import clauses
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.dialogue.turn.text_chunks import Chunker
 from voxtui.settings.schema import Config, StreamingConfig
-from voxtui.storage.turn_metrics import spread
+from voxtui.storage.derived_latencies import spread
 
 TEXTS = (" Yes", " indeed", ".", " It", " is", " so", ".")
 CLAUSE_TOKENS = 3

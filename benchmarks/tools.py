@@ -28,16 +28,16 @@ from voxtui.brains.embedded.chat_process import ChatRequest, Llama
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.brains.embedded.tool_prompt import CALL_TOKENS, tool_choice, tool_prefix
 from voxtui.commands.headless import headless
-from voxtui.dialogue.commands import NewConversation
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import ToolCall
+from voxtui.dialogue.engine_commands import NewConversation
 from voxtui.dialogue.protocols import ReplyOptions, SkillRequest
 from voxtui.dialogue.timestamps import Outcome, Turn
-from voxtui.dialogue.tools import CallOutcome, CallReport
+from voxtui.dialogue.tool_interface import CallOutcome, CallReport
 from voxtui.models.installed import chat_model_name, model_file
 from voxtui.settings.paths import user_folders
 from voxtui.settings.schema import BrainConfig, Config, ToolCommand, ToolsConfig
-from voxtui.tools.toolbox import build_tools
+from voxtui.tools.configured_tools import build_tools
 from voxtui.wiring import build_engine, build_skills
 
 FILE = Path(__file__).with_suffix(".toml")
@@ -103,10 +103,7 @@ def turns(said: Sequence[Any], config: Config) -> Iterator[Turn]:
     with headless(engine) as started:
         for words in said:
             started.engine.post(NewConversation())
-            if isinstance(words, str):
-                yield started.ask_text(words, lambda event: None)
-            else:
-                yield started.ask(words, paced=False)
+            yield started.ask(words, paced=False)
 
 
 def calls(said: Sequence[Any], config: Config) -> Iterator[Turn]:

@@ -33,7 +33,7 @@ from voxtui.cli.options import (
 from voxtui.errors import InputError, RemoteError, VoxtuiError, one_line
 from voxtui.settings.schema import Config
 from voxtui.settings.urls import check_url
-from voxtui.storage.turn_metrics import spread
+from voxtui.storage.derived_latencies import spread
 
 KEY = "VOXTUI_AGAINST_KEY"
 """The only place of the other server's key: this environment variable."""

@@ -12,7 +12,21 @@ from typing import Any
 import numpy as np
 
 from tests.deadline import SECONDS
-from voxtui.dialogue.commands import (
+from voxtui.dialogue.components.components import Models
+from voxtui.dialogue.components.sound_devices import Devices
+from voxtui.dialogue.data import (
+    FRAME_SAMPLES,
+    FRAME_SECONDS,
+    Frame,
+    SpeechChunk,
+    Token,
+    ToolCall,
+    UserTranscript,
+    Utterance,
+)
+from voxtui.dialogue.dialogue import FrontEnd
+from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import (
     Attach,
     Cancel,
     Command,
@@ -30,20 +44,6 @@ from voxtui.dialogue.commands import (
     Talk,
     Typing,
 )
-from voxtui.dialogue.components.components import Models
-from voxtui.dialogue.components.sound_devices import Devices
-from voxtui.dialogue.data import (
-    FRAME_SAMPLES,
-    FRAME_SECONDS,
-    Frame,
-    SpeechChunk,
-    Token,
-    ToolCall,
-    UserTranscript,
-    Utterance,
-)
-from voxtui.dialogue.dialogue import FrontEnd
-from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import (
     Died,
     Event,

@@ -56,7 +56,7 @@ def imported_by(*commands):
 def test_light_commands_import_no_heavy_library():
     commands = (
         "--help", "--version", "ask --help", "transcribe --help", "say --help", "dictate --help",
-        "bench --help", "mcp --help", "serve --help", "config", "models list", "stats",
+        "bench --help", "mcp --help", "serve --help", "config", "models list", "stats", "tools",
     )  # fmt: skip
     for command, modules in zip(commands, imported_by(*commands), strict=True):
         assert not modules & HEAVY, command
@@ -89,4 +89,4 @@ def test_the_screen_imports_textual_only_before_its_first_frame():
     imported = set(ran.stdout.split())
     assert imported & HEAVY == {"textual"}
     # The patterns of `about` compile for 50 ms, and the lock takes 30.
-    assert {"voxtui.skills.about_itself", "filelock"} & imported == set()
+    assert {"voxtui.skills.rules.about_itself", "filelock"} & imported == set()

@@ -18,8 +18,8 @@ from tests.fakes import (
     make_factories,
 )
 from tests.ui.pseudo_terminal import until
-from voxtui.dialogue.commands import Cancel, NewConversation, Redo, Release, SendText, Talk
 from voxtui.dialogue.data import Token
+from voxtui.dialogue.engine_commands import Cancel, NewConversation, Redo, Release, SendText, Talk
 from voxtui.dialogue.events import (
     ChangeFailed,
     LoadFailed,
@@ -36,7 +36,7 @@ from voxtui.session.removed_turn import put_back, remove_turn
 from voxtui.session.user_session import ClipEnded, NotAllowed, UserSession
 from voxtui.settings.schema import Config
 from voxtui.settings.sources import load_config
-from voxtui.storage.conversations import Conversations, history_file
+from voxtui.storage.conversation_database import Conversations, history_file
 
 SPOKEN = "..xxxxxxxxxxxxxxxxxxx......"
 
@@ -141,10 +141,10 @@ class Local:
         self.session.take(event)
 
 
-def test_a_clip_that_cannot_be_read_leaves_the_one_before_it_playing():
+def test_a_clip_that_cannot_be_read_leaves_the_one_before_it_playing(monkeypatch):
     flags, readable = [], [True]
 
-    def open_clip(path):
+    def open_clip(path, max_seconds):
         if not readable[0]:
             raise InputError("It is too long.")
 
@@ -154,7 +154,8 @@ def test_a_clip_that_cannot_be_read_leaves_the_one_before_it_playing():
 
         return speak
 
-    local = Local(clips=[("a question", Path("question.wav"))], open_clip=open_clip)
+    monkeypatch.setattr("voxtui.session.clip_player.open_clip", open_clip)
+    local = Local(clips=[("a question", Path("question.wav"))])
     local.engine.load()
     local.session.play_clip(1)
     until(lambda: flags)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,15 +17,14 @@ if TYPE_CHECKING:
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.brains.embedded.live_transcription import Recogniser
-    from voxtui.dialogue.commands import ReplaceComponents
     from voxtui.dialogue.components.sound_devices import Devices
     from voxtui.dialogue.data import Samples, SpeechChunk
     from voxtui.dialogue.dialogue import FrontEnd
     from voxtui.dialogue.engine import Engine
+    from voxtui.dialogue.engine_commands import ReplaceComponents
     from voxtui.dialogue.events import Event
     from voxtui.dialogue.fallbacks import Fallbacks
     from voxtui.dialogue.protocols import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
-    from voxtui.session.clip_player import OpenClip, Speak
     from voxtui.session.local_session import Factories
     from voxtui.settings.schema import Config
 
@@ -96,7 +95,6 @@ class _Microphones:
 
 
 def microphone_alone(config: Config) -> Devices:
-    """Return the microphone of the configuration, without a speaker."""
     from voxtui.dialogue.components.sound_devices import Devices
 
     return Devices(build_microphone(config.audio.input), None, _Microphones())
@@ -137,14 +135,12 @@ def _may_overhear(config: Config) -> bool:
 
 
 def build_speaker(name: str) -> SounddeviceSpeaker:
-    """Return the speaker that `name` means; empty: the system's default."""
     from voxtui.audio.speaker import SounddeviceSpeaker
 
     return SounddeviceSpeaker(name)
 
 
 def build_cue() -> SpeechChunk:
-    """Return the sound that says that the microphone opens."""
     from voxtui.audio.chime import cue
 
     return cue(48_000)
@@ -182,14 +178,20 @@ def build_engine(
 def build_skills(config: Config, rings: bool = True) -> Skills:
     """Return the skills of the person at this machine. A measurement or a server has none.
 
-    `rings` False: timers ring in another voxtui.
+    Raises InputError if the approvals of servers' tools cannot be read. `rings` False: timers ring
+    in another voxtui.
     """
     from voxtui.settings.paths import user_folders
     from voxtui.skills.assistant_skills import AssistantSkills
-    from voxtui.tools.toolbox import build_tools
+    from voxtui.tools.configured_tools import build_server_tools, build_tools
 
     tools = build_tools(config.tools) if config.tools.enabled else ()
-    return AssistantSkills(user_folders().user_data_path, rings, tools=tools)
+    resources = ExitStack()
+    if config.tools.enabled and config.mcp.server:
+        server_tools, servers = build_server_tools(config)
+        resources.callback(servers.close)
+        tools += server_tools
+    return AssistantSkills(user_folders().user_data_path, rings, tools=tools, resources=resources)
 
 
 def build_detector(config: Config) -> SpeechDetector:
@@ -215,7 +217,7 @@ def reload_parts(config: Config, notify: Notify, download_chat: bool = False) ->
 
     `download_chat` allows the download of the chat model.
     """
-    from voxtui.dialogue.commands import ReplaceComponents
+    from voxtui.dialogue.engine_commands import ReplaceComponents
 
     may_download = frozenset({VOXTRAL, CHAT} if download_chat else {VOXTRAL})
     brain = build_brain(config, notify, may_download)
@@ -388,7 +390,6 @@ def _words_of(recogniser: Recogniser) -> Recognise:
 
 
 def transcriber(brain: Brain) -> Recognise:
-    """Return the recogniser of a loaded brain."""
     from threading import Event
 
     from voxtui.dialogue.data import Utterance
@@ -415,17 +416,6 @@ def _transcribing_brain(config: Config, notify: Notify) -> Brain | None:
         if config.brain.name != "auto":
             raise
         return None
-
-
-def clip_opener(config: Config) -> OpenClip:
-    """Return a function that reads a clip, and returns another that speaks it in real time."""
-
-    def open_clip(path: Path) -> Speak:
-        from voxtui.audio.clips import load_clip, speak
-
-        return partial(speak, load_clip(path, config.audio.max_utterance_s))
-
-    return open_clip
 
 
 def make_factories() -> Factories:

@@ -30,7 +30,7 @@ from benchmarks.serve.realtime_client import RATE, Answer, Busy, Line, messages
 from voxtui.bench.machine import machine
 from voxtui.bench.tables import number, spread_json
 from voxtui.errors import RemoteError
-from voxtui.storage.turn_metrics import spread
+from voxtui.storage.derived_latencies import spread
 
 KILLED_EVERY = 10
 

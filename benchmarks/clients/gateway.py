@@ -33,7 +33,7 @@ from benchmarks.serve.realtime_client import PIECE_SECONDS, RATE, Answer, Line, 
 from voxtui.audio.clips import load_clip
 from voxtui.audio.resampling import resample
 from voxtui.dialogue.data import SAMPLE_RATE
-from voxtui.storage.turn_metrics import spread
+from voxtui.storage.derived_latencies import spread
 from voxtui.wiring import target_clips
 
 HERE = Path(__file__).absolute().parent

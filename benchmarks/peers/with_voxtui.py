@@ -12,7 +12,6 @@ import numpy as np
 from benchmarks.peers import common
 from benchmarks.stubs import Script, StubBrain, WaitingBrain, WaitingVoice
 from voxtui.audio.silero import PySilero
-from voxtui.dialogue.commands import NewConversation, Release, Talk
 from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import (
@@ -24,6 +23,7 @@ from voxtui.dialogue.data import (
     UserTranscript,
 )
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import NewConversation, Release, Talk
 from voxtui.dialogue.events import Died, Event, Loaded, TurnFinished
 from voxtui.dialogue.protocols import OnWords, TurnRequest
 from voxtui.dialogue.recording import Recording

@@ -28,7 +28,7 @@ from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE
 from voxtui.dialogue.engine import Engine
 from voxtui.settings.schema import Config
-from voxtui.storage.turn_metrics import spread
+from voxtui.storage.derived_latencies import spread
 from voxtui.wiring import target_clips
 
 if TYPE_CHECKING:

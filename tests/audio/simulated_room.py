@@ -19,8 +19,8 @@ from voxtui.audio.microphone import BLOCK_SECONDS, Framer
 from voxtui.audio.played import Played, PlayedSegment
 from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
-from voxtui.dialogue.commands import Cancel, RescanDevices, SendText
 from voxtui.dialogue.data import SpeechChunk, Token, UserTranscript
+from voxtui.dialogue.engine_commands import Cancel, RescanDevices, SendText
 from voxtui.dialogue.events import State, StateChanged, TurnFinished, TurnStarted
 from voxtui.dialogue.protocols import Progress, TurnRequest
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps

@@ -26,8 +26,8 @@ from voxtui.audio.clips import (
     speak,
 )
 from voxtui.audio.resampling import resample
-from voxtui.dialogue.commands import Cancel, Command, Release, Talk
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
+from voxtui.dialogue.engine_commands import Cancel, Command, Release, Talk
 from voxtui.dialogue.events import State, StateChanged, TurnFinished, TurnStarted
 from voxtui.dialogue.timestamps import Outcome
 from voxtui.errors import InputError

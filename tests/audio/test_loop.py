@@ -21,11 +21,11 @@ from voxtui.audio.silero import PySilero
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Moonshine
-from voxtui.dialogue.commands import NewConversation, Release, Talk
 from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import AUDIBLE, SAMPLE_RATE
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import NewConversation, Release, Talk
 from voxtui.dialogue.events import (
     Loaded,
     Notice,

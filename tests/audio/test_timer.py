@@ -20,9 +20,9 @@ from voxtui.audio.chime import SECONDS, VOICE_GAIN, bells
 from voxtui.audio.resampling import resample
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.brains.embedded.recogniser import Moonshine
-from voxtui.dialogue.commands import Cancel, SendText, Silence
 from voxtui.dialogue.data import SAMPLE_RATE, SpeechChunk
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import Cancel, SendText, Silence
 from voxtui.dialogue.events import CountdownsChanged, Rang, State, StateChanged, TurnStarted
 from voxtui.dialogue.protocols import Voice
 from voxtui.dialogue.timestamps import Timestamps

@@ -17,11 +17,11 @@ from tests.virtual_audio import MICROPHONE, RATE, SPEAKER, VirtualAudio
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.portaudio import list_devices, sound_system
 from voxtui.audio.speaker import SounddeviceSpeaker
-from voxtui.dialogue.commands import Release, RescanDevices, SendText, Talk
 from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import AUDIBLE, Utterance
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import Release, RescanDevices, SendText, Talk
 from voxtui.dialogue.events import Loaded, MicrophoneLost, Notice, State, StateChanged, TurnFinished
 from voxtui.dialogue.protocols import Microphone, Speaker
 from voxtui.dialogue.timestamps import Outcome, Turn

@@ -21,7 +21,7 @@ from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.errors import InputError
 from voxtui.settings.schema import TARGETS
-from voxtui.storage.turn_metrics import FIRST_SOUND, TTFT
+from voxtui.storage.derived_latencies import FIRST_SOUND, TTFT
 from voxtui.wiring import target_clips
 
 CLIPS = {"one.wav": "..xxxxxxxx.", "two.wav": ".xxxxxxxxx."}

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 import voxtui.cli
-from voxtui.storage.metrics_log import metrics_folder
+from voxtui.storage.metrics_files import metrics_folder
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Notice
 from voxtui.errors import InputError, ModelError
-from voxtui.storage.metrics_log import metrics_folder
+from voxtui.storage.metrics_files import metrics_folder
 
 QUESTIONS = Path(__file__).parents[1] / "data" / "questions"
 

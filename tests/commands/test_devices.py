@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,7 @@ from tests.commands.sound_devices import CRASHED, MICROPHONE, SPEAKER
 from tests.fakes import FakeMicrophone
 from voxtui.audio import portaudio as audio
 from voxtui.audio.portaudio import Device, Probe
-from voxtui.commands import devices
+from voxtui.commands import devices_command as devices
 from voxtui.errors import DeviceError
 from voxtui.settings.schema import AudioConfig
 
@@ -23,7 +24,9 @@ def listed(monkeypatch, capsys):
         monkeypatch.setattr(devices, "probe", lambda: probe)
         microphone = microphone or FakeMicrophone()
         microphone.level = level
-        devices.show_devices(audio, microphone, everything)
+        monkeypatch.setattr(devices, "build_microphone", lambda name: microphone)
+        monkeypatch.setattr(devices, "native_stderr_in", nullcontext)  # capsys sees stderr
+        devices.run(audio, everything)
         return capsys.readouterr()
 
     return show
@@ -44,7 +47,8 @@ def test_devices_are_json_too(monkeypatch, capsys):
     monkeypatch.setattr(devices, "probe", lambda: Probe((MICROPHONE, SPEAKER)))
     microphone = FakeMicrophone()
     microphone.level = 0.1
-    devices.show_devices(AudioConfig(), microphone, as_json=True)
+    monkeypatch.setattr(devices, "build_microphone", lambda name: microphone)
+    devices.run(AudioConfig(), as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert [(d["name"], d["used_as"]) for d in told["devices"]] == [
         ("Headset", ["input"]),

@@ -37,14 +37,14 @@ def machine(monkeypatch, tmp_path):
 
         def examine(self, capsys):
             """(whether a conversation is possible, the lines that are not ok)."""
-            possible = doctor.examine(self.config, self.make_voice)
+            possible = doctor.run(self.config)
             lines = capsys.readouterr().out.splitlines()
             return possible, [line for line in lines[:-2] if not line.startswith("ok ")]
 
         def no_gpu(self):
             raise ModelError("There is no NVIDIA driver here.")
 
-        def make_voice(self):
+        def check_voice(self, config):
             if self.voice_fails:
                 raise self.voice_fails
 
@@ -57,6 +57,7 @@ def machine(monkeypatch, tmp_path):
         "find_spec",
         lambda name: None if name in made.lacking else find_spec(name),
     )
+    monkeypatch.setattr(doctor, "check_voice", made.check_voice)
     monkeypatch.setattr(doctor, "first_gpu", made.no_gpu)
     monkeypatch.setattr(doctor, "WORD_MODEL", str(model))
     monkeypatch.setattr(doctor, "MEMORY_GB", 0.1)
@@ -83,7 +84,7 @@ def test_a_microphone_that_nobody_can_be_heard_from_is_a_note(machine, capsys):
 @pytest.mark.parametrize(("level", "found"), [(0.0, "Only digital"), (1e-4, None), (0.5, None)])
 def test_a_quiet_room_is_no_problem_of_a_microphone(monkeypatch, tmp_path, level, found):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("voxtui.commands.devices.LEVEL_SECONDS", 0.05)
+    monkeypatch.setattr("voxtui.commands.devices_command.LEVEL_SECONDS", 0.05)
     microphone = FakeMicrophone()
     microphone.level = level
     monkeypatch.setattr(doctor, "build_microphone", lambda name: microphone)
@@ -327,7 +328,7 @@ def test_whether_the_fast_path_is_tried_is_reported(machine, gpu, capsys, monkey
     def lines(fast=True):
         voxtral = VoxtralBrainConfig(fast=fast)
         config = Config(brain=BrainConfig(name="voxtral", voxtral=voxtral))
-        doctor.examine(config, machine.make_voice)
+        doctor.run(config)
         return capsys.readouterr().out.splitlines()
 
     gpu(150)

@@ -6,8 +6,9 @@ import pytest
 from tests.audio.test_loopback_delay import Cable
 from tests.fakes import FakeMicrophone
 from voxtui.audio import loopback_delay
-from voxtui.commands.doctor.loopback import measure_offset
-from voxtui.storage.device_offset import offset_in
+from voxtui.commands.doctor import loopback
+from voxtui.settings.schema import AudioConfig
+from voxtui.storage.device_offset import device_offset
 
 
 @pytest.fixture
@@ -18,7 +19,10 @@ def measured(monkeypatch, tmp_path):
     def run(room):
         microphone = FakeMicrophone()
         path = tmp_path / "loopback.json"
-        return measure_offset(Cable(microphone, room=room), microphone, path), path
+        monkeypatch.setattr(loopback, "build_speaker", lambda name: Cable(microphone, room=room))
+        monkeypatch.setattr(loopback, "build_microphone", lambda name: microphone)
+        monkeypatch.setattr(loopback, "offset_file", lambda: path)
+        return loopback.run(AudioConfig()), path
 
     return run
 
@@ -26,7 +30,7 @@ def measured(monkeypatch, tmp_path):
 def test_the_offset_is_printed_and_saved(measured, capsys):
     passed, path = measured(lambda sound: sound)
     assert passed
-    assert offset_in(path, "fake speaker") == pytest.approx(100, abs=2)
+    assert device_offset("fake speaker", path) == pytest.approx(100, abs=2)
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == "5 heard by 'fake microphone', from 'fake speaker'"
     assert lines[-1].endswith(f"({path})")

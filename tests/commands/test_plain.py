@@ -11,8 +11,8 @@ import pytest
 from tests.fakes import ScriptedEngine, make_factories
 from tests.ui.pseudo_terminal import until
 from voxtui.commands.plain import Plain, typed_lines
-from voxtui.dialogue.commands import ReplaceComponents
 from voxtui.dialogue.data import Utterance
+from voxtui.dialogue.engine_commands import ReplaceComponents
 from voxtui.dialogue.events import (
     Caption,
     Captured,
@@ -60,14 +60,15 @@ def converse(capsys, monkeypatch):
             click.echo(line, nl=nl)
 
         monkeypatch.setattr("voxtui.commands.plain.click", SimpleNamespace(echo=echo))
+        monkeypatch.setattr("voxtui.commands.plain.device_offset", lambda speaker: offset)
+        opened = "voxtui.session.clip_player.open_clip"
+        monkeypatch.setattr(opened, lambda path, most: open_clip(path))
         config = Config(ui=UiConfig(save_dir=save_dir))
         plain = Plain(
             ScriptedEngine,
             config,
             CLIPS,
-            open_clip,
             make_factories(reload=reload),
-            lambda speaker: offset,
             live,
             quiet,
         )

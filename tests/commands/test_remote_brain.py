@@ -13,7 +13,7 @@ import voxtui.cli
 from tests.openai_server import event, returns, sends, serving
 from voxtui.audio.portaudio import Probe
 from voxtui.commands.doctor import doctor
-from voxtui.storage.metrics_log import metrics_folder, read
+from voxtui.storage.metrics_files import metrics_folder, read
 
 REPOSITORY = Path(__file__).parents[2]
 QUESTION = REPOSITORY / "assets" / "clips" / "capital-of-france.wav"

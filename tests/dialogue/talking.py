@@ -18,9 +18,9 @@ from tests.fakes import (
     engine_on_fakes,
     frames,
 )
-from voxtui.dialogue.commands import Release, Talk
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import Release, Talk
 from voxtui.dialogue.events import (
     Notice,
     ReplyText,

@@ -32,7 +32,16 @@ from tests.fakes import (
     ScriptedBrain,
     engine_on_fakes,
 )
-from voxtui.dialogue.commands import (
+from voxtui.dialogue.components import sound_devices
+from voxtui.dialogue.data import (
+    FRAME_SAMPLES,
+    FRAME_SECONDS,
+    Frame,
+    SpeechChunk,
+    Token,
+    UserTranscript,
+)
+from voxtui.dialogue.engine_commands import (
     Cancel,
     Mute,
     NewConversation,
@@ -42,15 +51,6 @@ from voxtui.dialogue.commands import (
     SendText,
     Speak,
     Talk,
-)
-from voxtui.dialogue.components import sound_devices
-from voxtui.dialogue.data import (
-    FRAME_SAMPLES,
-    FRAME_SECONDS,
-    Frame,
-    SpeechChunk,
-    Token,
-    UserTranscript,
 )
 from voxtui.dialogue.events import (
     Captured,

@@ -21,7 +21,8 @@ from tests.fakes import (
     frames,
 )
 from tests.ui.pseudo_terminal import until
-from voxtui.dialogue.commands import (
+from voxtui.dialogue.data import FRAME_SECONDS
+from voxtui.dialogue.engine_commands import (
     Cancel,
     NewConversation,
     Redo,
@@ -32,7 +33,6 @@ from voxtui.dialogue.commands import (
     Talk,
     Typing,
 )
-from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.events import (
     ChangeFailed,
     Died,

@@ -10,8 +10,8 @@ from tests.dialogue.talking import SPEECH, EngineTest, talking
 from tests.dialogue.turn.test_skills import ClockOnly
 from tests.fakes import ScriptedBrain, frames
 from tests.ui.pseudo_terminal import until
-from voxtui.dialogue.commands import Redo, Release, SendText, Talk, Typing
 from voxtui.dialogue.data import FRAME_SECONDS, Token
+from voxtui.dialogue.engine_commands import Redo, Release, SendText, Talk, Typing
 from voxtui.dialogue.protocols import PastTurn
 from voxtui.dialogue.turn_clock import clock_line
 from voxtui.settings.schema import BrainConfig, Config

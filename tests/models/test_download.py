@@ -12,7 +12,7 @@ from filelock import FileLock
 from tests.deadline import SECONDS
 from tests.models.tiny_model import CONTENT, PART, PARTIAL, PARTS, TINY
 from tests.package_index import PackageIndex
-from voxtui.commands.models import fetch
+from voxtui.commands.models_command import fetch
 from voxtui.errors import InputError, ModelError
 from voxtui.models import download as download_module
 from voxtui.models import packages

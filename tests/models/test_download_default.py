@@ -16,7 +16,7 @@ from tests.deadline import SECONDS
 from tests.models.tiny_model import CONTENT, PARTS, TINY
 from tests.package_index import PackageIndex
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
-from voxtui.commands.models import fetch, fetch_word_model, list_models
+from voxtui.commands.models_command import fetch, fetch_word_model, list_models
 from voxtui.errors import ModelError
 from voxtui.models import download as download_module
 from voxtui.models import hub as hub_module

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.models.tiny_model import CONTENT, PART, PARTIAL, TINY, place_tiny
-from voxtui.commands import models as fetch_command
+from voxtui.commands import models_command as fetch_command
 from voxtui.errors import InputError, ModelError, ModelMissing
 from voxtui.models import store
 from voxtui.models.catalogue import chat_model, models_directory

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from tests.models.tiny_model import CONTENT, PARTIAL, TINY, place_tiny
-from voxtui.commands import models as models_command
+from voxtui.commands import models_command as models_command
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import ModelFile, models_directory
 from voxtui.models.download import download

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 
-from voxtui.skills.intents import (
+from voxtui.skills.rules.intents import (
     CancelReminder,
     Do,
     Fact,
@@ -19,7 +19,7 @@ from voxtui.skills.intents import (
     TimerRequest,
     Which,
 )
-from voxtui.skills.understand import understand
+from voxtui.skills.rules.understand import understand
 
 FOLDER = Path(__file__).parents[1] / "data" / "skills"
 NOW = datetime(2026, 11, 22, 13, 4)

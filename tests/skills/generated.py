@@ -478,7 +478,7 @@ class Tally:
 
 def judge(cases: Iterator[Case]) -> Tally:
     """Ask the rules. The zone of this process must be Europe/Berlin."""
-    from voxtui.skills.understand import understand
+    from voxtui.skills.rules.understand import understand
 
     tally = Tally(Counter(), [])
     for case in cases:
@@ -494,7 +494,7 @@ def judge(cases: Iterator[Case]) -> Tally:
 
 
 def _verdict(case: Case, found: object) -> str:
-    from voxtui.skills.intents import Do, Fact, NewReminder, Question, TimerRequest
+    from voxtui.skills.rules.intents import Do, Fact, NewReminder, Question, TimerRequest
 
     if found is None:
         return "silent" if case.expected is not None else "right"

@@ -10,8 +10,8 @@ from pkgutil import iter_modules
 from re import _constants, _parser  # pyright: ignore[reportAttributeAccessIssue]
 from typing import Any
 
-import voxtui.skills
-from voxtui.skills import phrases
+import voxtui.skills.rules
+from voxtui.skills.rules import languages
 
 WORDS = [
     "the",
@@ -43,10 +43,10 @@ def patterns() -> list[re.Pattern[str]]:
         elif isinstance(value, dict):
             collect(list(value.values()))
 
-    for module in iter_modules(voxtui.skills.__path__):
-        collect(list(vars(import_module(f"voxtui.skills.{module.name}")).values()))
-    for language in phrases.LANGUAGES:
-        collect([form for _, form in language.forms])
+    for module in iter_modules(voxtui.skills.rules.__path__):
+        collect(list(vars(import_module(f"voxtui.skills.rules.{module.name}")).values()))
+    for language in languages.LANGUAGES:
+        collect(language.forms)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.skills.corpus import FOLDER
 from voxtui.settings.schema import BrainConfig, Config
-from voxtui.skills.about_itself import about_itself
+from voxtui.skills.rules.about_itself import about_itself
 
 SAID = {
     "deed": "I can't do that",

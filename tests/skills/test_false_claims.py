@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from voxtui.skills.about_itself import doubt
+from voxtui.skills.rules.about_itself import doubt
 
 
 @pytest.mark.parametrize(

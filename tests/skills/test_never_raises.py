@@ -9,8 +9,8 @@ import pytest
 
 from tests.skills.grammar import sentences
 from voxtui.dialogue.protocols import SkillRequest
-from voxtui.skills.about_itself import doubt
 from voxtui.skills.assistant_skills import AssistantSkills
+from voxtui.skills.rules.about_itself import doubt
 from voxtui.skills.timer_store import Reminder, TimerStore, reminders_file
 
 MOMENTS = [

@@ -10,8 +10,8 @@ from tests.fakes import ScriptedBrain
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.timestamps import Outcome
 from voxtui.settings.schema import Config, SessionConfig, VadConfig
-from voxtui.skills.about_itself import about_itself
 from voxtui.skills.assistant_skills import AssistantSkills
+from voxtui.skills.rules.about_itself import about_itself
 
 
 def told(words: str, sends_to: str = "", **vad: bool) -> str:

@@ -13,8 +13,8 @@ from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import PastTurn, SkillRequest, placeholder
 from voxtui.settings.schema import Config, HistoryConfig
 from voxtui.skills.assistant_skills import AssistantSkills
-from voxtui.skills.clock import time_in
-from voxtui.skills.understand import understand
+from voxtui.skills.rules.clock import time_in
+from voxtui.skills.rules.understand import understand
 
 SAID = ("My sister is Anna.", "Who wrote Faust?", "I like tea.", "And when?", "Thank you.")
 

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.skills.corpus import NOW, describe, same, sentences
-from voxtui.skills.intents import Fact
-from voxtui.skills.normalise import normalise
-from voxtui.skills.understand import understand
+from voxtui.skills.rules.intents import Fact
+from voxtui.skills.rules.normalise import normalise
+from voxtui.skills.rules.understand import understand
 
 CASES = list(sentences("built-with.tsv"))
 

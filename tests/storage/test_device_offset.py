@@ -7,7 +7,6 @@ from voxtui.storage.device_offset import (
     device_offset,
     newest_offset,
     offset_file,
-    offset_in,
     save_offset,
 )
 
@@ -32,7 +31,7 @@ def test_the_offset_is_found_for_the_speaker_it_was_measured_with(tmp_path, monk
 def test_a_damaged_file_holds_no_offset(tmp_path, content):
     path = tmp_path / "loopback.json"
     path.write_text(content)
-    assert offset_in(path, "Box") is None
+    assert device_offset("Box", path) is None
 
 
 def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path):
@@ -54,7 +53,7 @@ def test_a_fifo_and_an_endless_device_are_not_read(tmp_path):
     fifo, zero = tmp_path / "fifo", tmp_path / "zero"
     os.mkfifo(fifo)
     zero.symlink_to("/dev/zero")
-    assert offset_in(fifo, "Box") is None
-    assert offset_in(zero, "Box") is None
+    assert device_offset("Box", fifo) is None
+    assert device_offset("Box", zero) is None
     with pytest.raises(InputError, match="cannot be written: "):
         save_offset(fifo, "Box", "Headset", 0.1)

@@ -12,15 +12,15 @@ import pytest
 
 from voxtui.dialogue.data import ToolCall
 from voxtui.dialogue.protocols import SkillAnswer, SkillRequest
-from voxtui.dialogue.tools import Tool, ToolResult, rule_call
+from voxtui.dialogue.tool_interface import Tool, ToolResult, rule_call
 from voxtui.errors import ConfigError, InputError
 from voxtui.settings.schema import ToolCommand, ToolsConfig
 from voxtui.settings.sources import load_config
 from voxtui.skills.assistant_skills import AssistantSkills
 from voxtui.tools.calendar import Query, query_in, span
+from voxtui.tools.configured_tools import build_tools
 from voxtui.tools.notes import Notes, note_in
 from voxtui.tools.notes import query_in as notes_in
-from voxtui.tools.toolbox import build_tools
 from voxtui.tools.words import OUTPUT_BYTES, output_of
 
 NEVER = threading.Event()

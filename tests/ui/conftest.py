@@ -3,6 +3,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from textual import events
@@ -13,7 +14,7 @@ from textual.notifications import Notification
 from textual.pilot import Pilot
 
 from tests.fakes import LONG_AGO, SECONDS, ScriptedEngine
-from voxtui.dialogue.commands import Attach
+from voxtui.dialogue.engine_commands import Attach
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
 
@@ -37,7 +38,7 @@ def collect_garbage_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turn garbage collection off: it would look through what every other test left, too."""
     calls = ("collect", "freeze", "unfreeze", "set_threshold", "enable")
     still = SimpleNamespace(**dict.fromkeys(calls, lambda *_: 0))
-    monkeypatch.setattr("voxtui.ui.terminal.gc_tuning.gc", still)
+    monkeypatch.setattr("voxtui.ui.driver.gc_tuning.gc", still)
 
 
 @pytest.fixture(autouse=True)
@@ -182,16 +183,18 @@ async def screen(
     attachments=(),
     words="",
 ) -> AsyncIterator[Screen]:
-    app = VoxtuiApp(ScriptedEngine, config or Config(), clips, open_clip, factories)
+    app = VoxtuiApp(ScriptedEngine, config or Config(), clips, factories)
     for text in attachments:
         app.session.post(Attach(text))
     app.words = words
     engine = app.session.engine
     assert isinstance(engine, ScriptedEngine)
-    async with app.run_test(size=size) as pilot:
-        shown = Screen(app, engine, pilot)
-        await shown.settle()
-        if loaded:
-            engine.load(microphone)
+    opened = patch("voxtui.session.clip_player.open_clip", lambda path, most: open_clip(path))
+    with opened:
+        async with app.run_test(size=size) as pilot:
+            shown = Screen(app, engine, pilot)
             await shown.settle()
-        yield shown
+            if loaded:
+                engine.load(microphone)
+                await shown.settle()
+            yield shown

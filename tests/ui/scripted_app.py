@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fakes import ScriptedEngine, noted
-from voxtui.dialogue.commands import Cancel, Command, Release, Silence, Talk, Typing
+from voxtui.dialogue.engine_commands import Cancel, Command, Release, Silence, Talk, Typing
 from voxtui.dialogue.events import (
     Died,
     Event,
@@ -32,8 +32,8 @@ from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.settings.schema import Config, UiConfig
 from voxtui.terminal.native_stderr import native_stderr_in
 from voxtui.ui.app import VoxtuiApp
-from voxtui.ui.terminal.keyboard import KeyboardAnswer
-from voxtui.ui.terminal.restore import terminal_restored
+from voxtui.ui.driver.keyboard import KeyboardAnswer
+from voxtui.ui.driver.restore import terminal_restored
 
 
 class NotingEngine(ScriptedEngine):

@@ -42,8 +42,8 @@ from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
 from voxtui.errors import ModelMissing
 from voxtui.settings.schema import Config, UiConfig, VadConfig
 from voxtui.ui.app import VoxtuiApp
+from voxtui.ui.driver.keyboard import KeyboardAnswer
 from voxtui.ui.talk.talkbar import TalkBar
-from voxtui.ui.terminal.keyboard import KeyboardAnswer
 from voxtui.ui.themes import AUTO, DARK, LIGHT
 
 Act = Callable[[Screen], Awaitable[None]]
@@ -133,7 +133,7 @@ def make_app(config: Config | None = None) -> VoxtuiApp:
     config = config or Config()
     if config.ui.theme == AUTO:  # a picture must not depend on the terminal of the tests
         config = structs.replace(config, ui=structs.replace(config.ui, theme=DARK))
-    app = PicturedApp(ScriptedEngine, config, CLIPS, lambda path: lambda listener, stopped: None)
+    app = PicturedApp(ScriptedEngine, config, CLIPS)
     app.NOTIFICATION_TIMEOUT = NEVER
     return app
 
@@ -289,8 +289,8 @@ async def selected(s: Screen) -> None:
 
 async def on_a_gpu(s: Screen) -> None:
     """With all that is shown only where it is known."""
-    s.app.event_display.device_offset = {"Headphones": 38.0}.get
     await loaded(s, brain="voxtral: Voxtral-Mini-3B-2507 on NVIDIA H200", voice="kokoro (af_heart)")
+    s.app.panel.devices_add(38.0)
     for times in (1.3, 1.0, 1.1):
         turn(s, times=times * 0.3, gpu=True)
     await s.settle()
@@ -449,7 +449,7 @@ STATES: dict[str, tuple[Act, Config]] = {
 def frozen(clock: Clock) -> AbstractContextManager[object]:
     """Within, the screen's time is that of `clock`, and nothing happens by itself."""
     stack = ExitStack()
-    for module in ("terminal.terminal_app", "talk.talk", "timers", "conversation.turn_views"):
+    for module in ("driver.terminal_app", "talk.talk", "widgets.timers", "conversation.turn_views"):
         stack.enter_context(patch(f"voxtui.ui.{module}.time", clock))
     for name in ("app.TICK_SECONDS", "app.LEVEL_SECONDS", "status.LEVEL_CHECK_SECONDS"):
         stack.enter_context(patch(f"voxtui.ui.{name}", NEVER))

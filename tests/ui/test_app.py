@@ -34,7 +34,7 @@ from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.help import Help
 from voxtui.ui.panel.full_view import FullView
-from voxtui.ui.panel.waterfall import Waterfall
+from voxtui.ui.panel.waterfall import STAGES
 from voxtui.ui.startup import SUGGESTIONS
 
 # The turn, as it is seen.
@@ -282,7 +282,7 @@ async def test_words_that_arrive_while_the_help_is_open_are_shown_after_it():
 async def test_a_full_collection_runs_after_every_twentieth_turn(monkeypatch):
     looks = []
     monkeypatch.setattr(
-        "voxtui.ui.terminal.gc_tuning.gc.collect", lambda generation=2: looks.append(generation)
+        "voxtui.ui.driver.gc_tuning.gc.collect", lambda generation=2: looks.append(generation)
     )
     async with screen() as s:
         looks.clear()
@@ -615,7 +615,7 @@ async def test_help_explains_every_stage_of_the_panel():
     async with screen(size=(120, 90)) as s:
         await s.pilot.press("f1")
         await s.settle()
-        for stage in Waterfall.KINDS:
+        for stage in STAGES:
             assert f" {stage}  " in s.text
 
 

@@ -14,11 +14,11 @@ from tests.virtual_audio import MICROPHONE, RATE, SPEAKER, VirtualAudio
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.portaudio import list_devices
 from voxtui.audio.speaker import SounddeviceSpeaker
-from voxtui.dialogue.commands import ReplaceComponents
 from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import ReplaceComponents
 from voxtui.session.local_session import Factories
 from voxtui.settings.schema import AudioConfig, Config
 from voxtui.ui.app import VoxtuiApp

@@ -11,9 +11,9 @@ from tests.fakes import ScriptedEngine
 from tests.ui.conftest import screen, until
 from voxtui.settings.schema import Config, SessionConfig
 from voxtui.settings.sources import load_config
-from voxtui.storage.conversations import Conversations, Exchange, history_file
+from voxtui.storage.conversation_database import Conversations, Exchange, history_file
 from voxtui.ui.app import VoxtuiApp
-from voxtui.ui.history.history import HistoryScreen
+from voxtui.ui.history.history_screen import HistoryScreen
 from voxtui.ui.history.question import Question
 
 KEEPS = Config(session=SessionConfig(keep=True))

@@ -18,7 +18,7 @@ from tests.fakes import (
 )
 from tests.ui.conftest import Screen, screen, until
 from tests.ui.test_with_engine import live
-from voxtui.dialogue.commands import ReplaceComponents
+from voxtui.dialogue.engine_commands import ReplaceComponents
 from voxtui.dialogue.events import (
     Loaded,
     LoadFailed,
@@ -39,7 +39,7 @@ from voxtui.settings.schema import (
     VoxtralBrainConfig,
 )
 from voxtui.settings.sources import load_config
-from voxtui.ui.menu.menu import Choice, part_choices
+from voxtui.ui.menu.menu import part_choices
 from voxtui.ui.menu.palette import Entry
 from voxtui.ui.themes import AUTO, DARK
 
@@ -237,7 +237,7 @@ def test_the_chat_models_that_are_here_are_offered_if_there_is_a_choice(monkeypa
 )
 async def test_a_choice_replaces_only_the_part_it_concerns(key, value, part):
     async with screen(factories=make_factories()) as s:
-        s.app.menu.choose(Choice("", key, value))
+        s.app.menu.choose(Entry("", "", key=key, value=value))
         ((_, change),) = [call for call in s.engine.calls if call[0] == "change"]
         assert isinstance(change, ReplaceComponents)
         assert [n for n in ("microphone", "speaker", "brain", "voice") if getattr(change, n)] == [
@@ -247,14 +247,14 @@ async def test_a_choice_replaces_only_the_part_it_concerns(key, value, part):
 
 async def test_no_voice_is_a_choice_too():
     async with screen(factories=make_factories()) as s:
-        s.app.menu.choose(Choice("", "voice.engine", "none"))
+        s.app.menu.choose(Entry("", "", key="voice.engine", value="none"))
         assert s.engine.calls[-1][1].voice == "none"
 
 
 @pytest.mark.slow
 async def test_a_choice_is_noted_in_the_conversation():
     async with screen(factories=make_factories()) as s:
-        s.app.menu.choose(Choice("Speed 1.2", "voice.speed", 1.2, "Voice"))
+        s.app.menu.choose(Entry("Voice", "Speed 1.2", key="voice.speed", value=1.2))
         s.engine.load(None)  # the microphone was lost meanwhile
         await s.settle()
         assert "Voice: Speed 1.2." not in s.text
@@ -269,7 +269,7 @@ async def test_a_choice_that_cannot_be_made_changes_nothing_and_is_explained():
         raise ModelError("There is no such voice.")
 
     async with screen(factories=make_factories(voice=refused)) as s:
-        s.app.menu.choose(Choice("", "voice.speed", 1.2))
+        s.app.menu.choose(Entry("", "", key="voice.speed", value=1.2))
         await s.settle()
         assert s.app.session.config == Config()
         assert "There is no such voice." in s.toasts
@@ -282,8 +282,8 @@ async def test_save_writes_only_the_chosen_values_and_keeps_comments(own_config)
     async with screen(size=(200, 24), factories=make_factories()) as s:
         s.app.menu.save_settings()
         assert "# mine" in own_config.read_text()
-        s.app.menu.choose(Choice("", "voice.speed", 1.2))
-        s.app.menu.choose(Choice("", "ui.theme", "nord"))
+        s.app.menu.choose(Entry("", "", key="voice.speed", value=1.2))
+        s.app.menu.choose(Entry("", "", key="ui.theme", value="nord"))
         s.engine.load(changed=True)
         await s.settle()
         s.app.menu.save_settings()
@@ -301,7 +301,7 @@ async def test_save_reports_an_overriding_file_only_if_there_is_one(own_config):
     for name, hidden in ("config.toml", False), ("voxtui.toml", True):
         Path(name).write_text("[ui]\ntheme = 'nord'\n", "utf-8")
         async with screen(size=(400, 24)) as s:
-            s.app.menu.choose(Choice("", "ui.theme", "nord"))
+            s.app.menu.choose(Entry("", "", key="ui.theme", value="nord"))
             s.app.menu.save_settings()
             await s.settle()
             assert "Saved ui.theme to" in s.text
@@ -313,7 +313,7 @@ async def test_a_config_file_that_cannot_be_read_is_left_as_it_is(own_config):
     own_config.parent.mkdir(parents=True)
     own_config.write_text("[voice\n")
     async with screen(size=(400, 24)) as s:
-        s.app.menu.choose(Choice("", "ui.theme", "nord"))
+        s.app.menu.choose(Entry("", "", key="ui.theme", value="nord"))
         s.app.menu.save_settings()
         await s.settle()
         assert "it was not changed" in s.text
@@ -473,7 +473,7 @@ async def test_why_nothing_was_changed_is_never_read_as_markup():
         raise reason
 
     async with screen(factories=make_factories(brain=brain)) as s:
-        s.app.menu.choose(Choice("Brain: voxtral", "brain.name", "voxtral"))
+        s.app.menu.choose(Entry("", "Brain: voxtral", key="brain.name", value="voxtral"))
         await s.settle()
         assert [Toast(toast).render().plain for toast in s.notifications] == [str(reason)]
 
@@ -513,7 +513,7 @@ async def test_a_choice_that_fails_is_neither_marked_nor_saved(own_config):
     broken = FakeMicrophone(DeviceError("It is in use."))
     factories = make_factories(microphone=lambda config: broken)
     async with live(ScriptedBrain(), FakeMicrophone(), FakeSpeaker(), factories) as s:
-        s.app.menu.choose(Choice("", "audio.input", "USB Microphone"))
+        s.app.menu.choose(Entry("", "", key="audio.input", value="USB Microphone"))
         await s.until("Nothing was changed. It is in use.", "○ READY")
         assert "Microphone: the system's default ✓" in await titles(s)
         s.app.menu.save_settings()
@@ -594,13 +594,13 @@ async def test_other_parts_can_be_chosen_where_nothing_could_be_loaded():
     async with screen(loaded=False, factories=make_factories(reload=(reload := Reload()))) as s:
         s.engine.report(LoadFailed(ModelError("Kokoro's weights are damaged.")))
         await s.settle()
-        s.app.menu.choose(Choice("Voice: embedded", "voice.engine", "embedded"))
+        s.app.menu.choose(Entry("", "Voice: embedded", key="voice.engine", value="embedded"))
         assert s.commands == ["change"]
         change = s.engine.calls[-1][1]
         assert change.config.voice.engine == "embedded" and change.brain and change.voice
         s.engine.report(LoadFailed(ModelError("No.")))
         await s.settle()
-        s.app.menu.choose(Choice("Microphone: x", "audio.input", "x"))
+        s.app.menu.choose(Entry("", "Microphone: x", key="audio.input", value="x"))
         assert s.engine.calls[-1][1].microphone
         reload.fails = ModelError("That is not installed.")
         s.engine.report(LoadFailed(ModelError("No.")))
@@ -640,9 +640,9 @@ async def test_a_sound_server_that_hangs_hides_only_the_devices():
 
 async def test_the_garbage_collector_is_frozen_at_the_first_load_only(monkeypatch):
     frozen = []
-    monkeypatch.setattr("voxtui.ui.terminal.gc_tuning.freeze", lambda: frozen.append(1))
+    monkeypatch.setattr("voxtui.ui.driver.gc_tuning.freeze", lambda: frozen.append(1))
     async with screen(factories=make_factories()) as s:
-        s.app.menu.choose(Choice("", "voice.engine", "none"))
+        s.app.menu.choose(Entry("", "", key="voice.engine", value="none"))
         s.engine.load(changed=True)
         await s.settle()
         assert s.app.session.models_are_new

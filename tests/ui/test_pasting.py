@@ -13,8 +13,8 @@ from voxtui.dialogue.events import PrefillProgress, State, StateChanged
 from voxtui.dialogue.history.attachments import Attachment, estimated_tokens
 from voxtui.dialogue.protocols import PastTurn
 from voxtui.settings.schema import Config, InputConfig
+from voxtui.ui.driver.keyboard import Paste
 from voxtui.ui.talk.pasted import NAME, PastedView
-from voxtui.ui.terminal.keyboard import Paste
 
 LOG = "\n".join(f"line {n} of a log" for n in range(1, 31))
 TOKENS = estimated_tokens(LOG)

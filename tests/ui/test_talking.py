@@ -10,10 +10,10 @@ from tests.ui.conftest import screen, until
 from voxtui.dialogue.events import MicrophoneLost, Notice, ReplyText, State, StateChanged
 from voxtui.dialogue.timestamps import Outcome
 from voxtui.settings.schema import Config, UiConfig, VadConfig
+from voxtui.ui.driver.keyboard import Key, KeyboardAnswer, KeyUp
 from voxtui.ui.footer import Footer
 from voxtui.ui.talk.talkbar import Meter, TalkBar
 from voxtui.ui.talk.talkkey import Mode
-from voxtui.ui.terminal.keyboard import Key, KeyboardAnswer, KeyUp
 
 HANDS_FREE = Config(vad=VadConfig(hands_free=True))
 

@@ -29,7 +29,7 @@ QUIT = "\x1b[113;5u"
 
 OPENS_A_SCREEN = """
 import asyncio
-from voxtui.ui.terminal.termination import exit_on_signals
+from voxtui.ui.driver.termination import exit_on_signals
 
 async def screen():
     exit_on_signals(lambda: print("left", end="", flush=True))
@@ -289,9 +289,7 @@ def test_the_mouse_in_pixels_is_restored_at_the_end(log):
 
 def test_a_frame_that_a_kill_cut_off_is_ended():
     code = "print('\\x1b[?2026h', end='', flush=True); os.kill(os.getpid(), 9)"
-    program = (
-        f"import os; from voxtui.ui.terminal.restore import *\nwith terminal_restored(): {code}"
-    )
+    program = f"import os; from voxtui.ui.driver.restore import *\nwith terminal_restored(): {code}"
     shell = ["/bin/sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", program]
     with PseudoTerminal(shell) as terminal:
         assert terminal.ends() == 128 + signal.SIGKILL

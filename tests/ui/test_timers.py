@@ -7,7 +7,7 @@ import pytest
 from tests.ui.conftest import screen
 from voxtui.dialogue.events import Countdown, CountdownsChanged, Rang
 from voxtui.session.notification import notification
-from voxtui.ui.timers import describe
+from voxtui.ui.widgets.timers import describe
 
 
 async def test_timers_count_down_in_one_line_above_the_bar_and_leave_it_when_there_is_none():

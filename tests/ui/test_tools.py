@@ -3,10 +3,10 @@
 import pytest
 
 from tests.ui.conftest import screen
-from voxtui.dialogue.commands import Confirm
 from voxtui.dialogue.data import ToolCall
+from voxtui.dialogue.engine_commands import Confirm
 from voxtui.dialogue.events import KeyNeeded, State, StateChanged, ToolEnded
-from voxtui.dialogue.tools import CallOutcome, CallReport
+from voxtui.dialogue.tool_interface import CallOutcome, CallReport
 from voxtui.session import user_session
 
 CALL = ToolCall("lights", '{"room": "kitchen", "state": "off"}')

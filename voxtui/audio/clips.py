@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from voxtui.audio.resampling import Resampler
-from voxtui.dialogue.commands import Cancel, Command, Release, Talk
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, OWN_SOURCES, SAMPLE_RATE, Frame
+from voxtui.dialogue.engine_commands import Cancel, Command, Release, Talk
 from voxtui.errors import InputError
 
 if TYPE_CHECKING:

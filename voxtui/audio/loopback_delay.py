@@ -37,8 +37,6 @@ FULL_SCALE = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Loopback:
-    """The latency of each chirp that was found, and the quality of the recording."""
-
     round_trips: tuple[float, ...]
     """seconds from `play` to the capture by the microphone"""
     offsets: tuple[float, ...]
@@ -114,8 +112,6 @@ def find(samples: Samples) -> int | None:
 
 
 class Recorder:
-    """Keeps every frame since the microphone was opened."""
-
     def __init__(self) -> None:
         self._frames: list[Frame] = []
         self._came = threading.Condition()

@@ -69,5 +69,4 @@ def wav_header(start: bytes) -> tuple[int, int | None] | None:
 
 
 def as_pcm(samples: Samples) -> bytes:
-    """Return `samples` (float32) as 16-bit little-endian PCM; louder ones are clipped."""
     return (np.clip(samples, -1, 1) * 32767).round().astype("<i2").tobytes()

@@ -74,7 +74,6 @@ class Played:
         self._pieces: deque[tuple[PlayedSegment, int, Samples]] = deque(maxlen=PIECES)
 
     def add(self, segment: PlayedSegment, samples: Samples) -> None:
-        """Note that the speaker writes `samples` next, in `segment`."""
         self._pieces.append((segment, segment.written, samples))
 
     def between(self, begin: float, end: float) -> tuple[float, Samples, float | None]:

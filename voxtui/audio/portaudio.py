@@ -46,8 +46,6 @@ _ALSA_ROUTE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A sound device as PortAudio lists it."""
-
     index: int
     name: str
     host: str
@@ -136,7 +134,6 @@ class Streams:
             self._open += 1
 
     def close(self, stream: Any) -> None:
-        """Close a stream that was `opened`, even a broken one."""
         with self.lock:
             stream.close(ignore_errors=True)
             self._open -= 1
@@ -220,7 +217,6 @@ def shown_name(device: Device, direction: Direction) -> str:
 
 
 def _pactl(*arguments: str) -> Any:
-    """Return the answer of the sound server's own tool. Raises OSError, ValueError and others."""
     done = subprocess.run(
         ["pactl", "--format=json", *arguments],
         capture_output=True,

@@ -111,7 +111,6 @@ def downsampler(rate: float) -> Resampler | Decimator:
 
 
 def resample(samples: Samples, rate_in: float, rate_out: float) -> Samples:
-    """Convert a whole sound, mono float32, to another rate (Hz)."""
     return Resampler(rate_in, rate_out).process(samples, last=True)
 
 

@@ -82,7 +82,6 @@ class Playback:
     last_sound: StreamTime | None = None
     silenced_at: float | None = None
     finishing: bool = False
-    """true once no more chunks will come"""
 
 
 class SounddeviceSpeaker:
@@ -105,9 +104,7 @@ class SounddeviceSpeaker:
         """samples of silence still to be written after the last words"""
         self._segment = PlayedSegment(1.0)
         self._chime: Chime | None = None
-        """the chime that is due or sounds"""
         self._lost: BaseException | None = None
-        """the error that ended the writer's thread"""
         self._closing = False
         self._writer: threading.Thread | None = None
 
@@ -220,7 +217,6 @@ class SounddeviceSpeaker:
             raise self._lost
 
     def _forget(self) -> None:
-        """Drop the rest of the playback, so that the next one does not begin with it."""
         self._playback = None
         self._resampler = None
         self._queue.clear()
@@ -345,7 +341,6 @@ class SounddeviceSpeaker:
         return self._drain > 0 and (self._playback is None or self._playback.finishing)
 
     def _next_slice(self, length: int) -> Any:
-        """Take up to `length` samples of queued speech; None if there are none."""
         if not self._queue:
             return None
         samples = self._queue.popleft()
@@ -357,7 +352,6 @@ class SounddeviceSpeaker:
         return samples
 
     def _note(self, samples: Any, playback: Playback) -> None:
-        """Note where in the segment `samples`, which are written next, can be heard."""
         segment, heard = self._segment, audible(samples)
         if len(heard):
             first = StreamTime(segment, segment.written + heard[0])
@@ -375,7 +369,6 @@ class SounddeviceSpeaker:
             playback.timestamps.record(Milestone.FIRST_SOUND, at)
 
     def _silence_if_stopped(self, now: float) -> bool:
-        """Drop what the device still holds, at most once a playback. Return whether it did."""
         playback = self._playback
         if playback is None or playback.silenced_at is not None or not playback.stopped():
             return False

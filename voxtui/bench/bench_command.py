@@ -17,7 +17,7 @@ from voxtui.bench.machine import machine
 from voxtui.bench.measure import Measured, Plan, measure
 from voxtui.bench.report import as_json, budgets, check, report
 from voxtui.bench.tables import MEASURED
-from voxtui.commands.devices import can_play
+from voxtui.commands.devices_command import can_play
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.timestamps import Outcome
 from voxtui.errors import InputError

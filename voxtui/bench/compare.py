@@ -14,7 +14,7 @@ import numpy as np
 from voxtui.bench.tables import MEASURED, number
 from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.errors import InputError
-from voxtui.storage.turn_metrics import SPEED, Headline
+from voxtui.storage.derived_latencies import SPEED, Headline
 
 FEWEST = 5
 """Fewest pairs of turns for a statement."""

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import click
 
 from voxtui.audio.clips import Clip
 from voxtui.commands.headless import headless
-from voxtui.dialogue.commands import NewConversation
-from voxtui.dialogue.engine import Engine
-from voxtui.dialogue.events import Event
+from voxtui.dialogue.engine_commands import NewConversation
 from voxtui.dialogue.timestamps import Turn
-
-MakeEngine = Callable[[Callable[[Event], object]], Engine]
+from voxtui.session.user_session import MakeEngine
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ import click
 from voxtui.bench.tables import headline_lines, headlines_json, judge, number, outcomes_line
 from voxtui.dialogue.timestamps import Turn
 from voxtui.settings.schema import Config, Targets, TargetsConfig
-from voxtui.storage.metrics_log import MetricsLine, Past, metrics_folder, read
-from voxtui.storage.turn_metrics import TIMES, Headline, spread
+from voxtui.storage.derived_latencies import TIMES, Headline, spread
+from voxtui.storage.metrics_files import MetricsLine, Past, metrics_folder, read
 
 
 @dataclass(frozen=True, slots=True)

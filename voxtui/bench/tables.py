@@ -9,7 +9,7 @@ from typing import Any
 
 from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
 from voxtui.settings.schema import Targets
-from voxtui.storage.turn_metrics import (
+from voxtui.storage.derived_latencies import (
     FIRST_SOUND,
     SPEED,
     TOTAL,
@@ -19,7 +19,7 @@ from voxtui.storage.turn_metrics import (
     Verdict,
     spread,
 )
-from voxtui.storage.turn_metrics import verdict as compare
+from voxtui.storage.derived_latencies import verdict as compare
 
 PROCESSING = Headline(
     "Processing",
@@ -96,7 +96,6 @@ def judge(times: Spread | None, target: float | None) -> Verdict | None:
 
 
 def headlines_json(turns: Sequence[Turn], targets: Targets) -> dict[str, Any]:
-    """Return headline -> its spread from both origins, its target, share within it and verdict."""
     return {headline.key: _json(turns, headline, targets) for headline in measured_of(turns)}
 
 

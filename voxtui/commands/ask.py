@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISFIFO, S_ISREG
@@ -16,11 +16,10 @@ from msgspec.structs import replace
 
 from voxtui.audio.clips import Clip, load_clip
 from voxtui.audio.file_speaker import FileSpeaker, SilentSpeaker, file_speaker
-from voxtui.commands.devices import can_play
+from voxtui.commands.devices_command import can_play
 from voxtui.commands.headless import headless, show_step
-from voxtui.dialogue.commands import Attach, NewConversation
 from voxtui.dialogue.components.sound_devices import Devices
-from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import Attach, NewConversation
 from voxtui.dialogue.events import (
     Event,
     Notice,
@@ -28,13 +27,15 @@ from voxtui.dialogue.events import (
     Remark,
     ReplyText,
     ToolEnded,
+    TurnFinished,
     TurnStarted,
 )
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Timestamps, Turn
 from voxtui.errors import InputError, one_line, strip_control_characters
 from voxtui.session.tool_lines import call_line
+from voxtui.session.user_session import MakeEngine
 from voxtui.settings.schema import AudioConfig, Config, SessionConfig
-from voxtui.storage.metrics_log import metrics_log
+from voxtui.storage.metrics_files import metrics_writer
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.text_input import STDIN, open_text, read_attachment
 from voxtui.wiring import build_engine, build_skills, build_speaker
@@ -48,16 +49,13 @@ if TYPE_CHECKING:
 class AskOptions:
     as_json: bool = False
     wav: Path | None = None
-    """file for the spoken answers"""
     play: bool = False
     paced: bool = True
     """clips are fed in real time"""
     together: bool = False
     """the questions are turns of one conversation"""
     quiet: bool = False
-    """print answers and errors only"""
     attachment: Attachment | None = None
-    """the text that the question is about"""
 
 
 STDIN_FILENO = 0
@@ -131,7 +129,7 @@ def run(
         if file:
             file.open()
         speaker, audible = _speaker(config.audio, options, file)
-        with native_stderr_in(native_log()), metrics_log(config.metrics.enabled) as log:
+        with native_stderr_in(native_log()), metrics_writer(config.metrics.enabled) as log:
             return answer(
                 asked,
                 lambda emit: build_engine(
@@ -159,7 +157,7 @@ def _speaker(
 
 def answer(
     asked: Sequence[Clip | str],
-    make_engine: Callable[[Callable[[Event], object]], Engine],
+    make_engine: MakeEngine,
     options: AskOptions,
     audible: bool,
 ) -> set[Outcome]:
@@ -179,22 +177,16 @@ def answer(
                 started.engine.post(NewConversation())
             if options.attachment:
                 started.engine.post(Attach(options.attachment))
-            on_event = _print_events(options)
-            if isinstance(question, str):
-                turn = started.ask_text(question, on_event)
-            else:
-                turn = started.ask(question, options.paced, on_event)
+            turn = _print_answer(started.events(question, options.paced), options)
             _report(turn, options)
             outcomes.add(turn.outcome)
     return outcomes
 
 
-def _print_events(options: AskOptions) -> Callable[[Event], object]:
-    """Return a function that prints a reply while it arrives, and notices on stderr."""
+def _print_answer(events: Iterator[Event], options: AskOptions) -> Turn:
+    """Print the reply while it arrives, and notices on stderr. Return the turn."""
     timestamps: Timestamps | None = None
-
-    def on_event(event: Event) -> None:
-        nonlocal timestamps
+    for event in events:
         match event:
             case TurnStarted(_, _, started):
                 timestamps = started
@@ -210,10 +202,11 @@ def _print_events(options: AskOptions) -> Callable[[Event], object]:
                 pass
             case Notice(message) | Remark(message):
                 click.echo(message, err=True)
+            case TurnFinished(turn):
+                return turn
             case _:
                 pass
-
-    return on_event
+    raise AssertionError("a turn did not end")
 
 
 def reading_line(reading: PrefillProgress) -> str:

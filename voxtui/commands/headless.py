@@ -5,70 +5,57 @@ from __future__ import annotations
 import queue
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import click
 
 from voxtui.audio.clips import Clip, speak
-from voxtui.dialogue.commands import SendText
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import SendText
 from voxtui.dialogue.events import Died, Event, Loaded, LoadFailed, Loading, Notice, TurnFinished
 from voxtui.dialogue.timestamps import Turn
 from voxtui.errors import DeviceError
+from voxtui.session.user_session import MakeEngine
 
 
 @dataclass(frozen=True, slots=True)
 class Headless:
-    """A loaded engine that clips are fed to."""
-
     engine: Engine
     loaded: Loaded
     _events: queue.SimpleQueue[Event]
     _stopped: threading.Event
 
-    def ask(
-        self,
-        clip: Clip,
-        paced: bool = True,
-        on_event: Callable[[Event], object] = lambda event: None,
-        held: float | None = None,
-    ) -> Turn:
-        """Feed `clip` and return the finished turn; `on_event` gets every event until then.
+    def events(
+        self, question: Clip | str, paced: bool = True, held: float | None = None
+    ) -> Iterator[Event]:
+        """Ask `question`, and yield every event up to TurnFinished. Raises the error of a bug.
 
-        The key is released after `held` seconds of the clip. Raises the error of a bug.
+        The key is released after `held` seconds of a clip.
         """
-        speaking = threading.Thread(
-            target=speak,
-            args=(clip, self.engine, self._stopped, paced, held),
-            name="voxtui-clip",
-            daemon=True,
-        )
-        speaking.start()
-        turn = self._finished(on_event)
-        speaking.join()
-        return turn
-
-    def ask_text(self, text: str, on_event: Callable[[Event], object]) -> Turn:
-        """Send `text` and return the finished turn, as `ask` does."""
-        self.engine.post(SendText(text))
-        return self._finished(on_event)
-
-    def _finished(self, on_event: Callable[[Event], object]) -> Turn:
+        if isinstance(question, str):
+            self.engine.post(SendText(question))
+        else:
+            heard = (question, self.engine, self._stopped, paced, held)
+            threading.Thread(target=speak, args=heard, name="voxtui-clip", daemon=True).start()
         while True:
             event = self._events.get()
             if isinstance(event, Died):
                 raise event.error
-            on_event(event)
+            yield event
             if isinstance(event, TurnFinished):
-                return event.turn
+                return
+
+    def ask(self, question: Clip | str, paced: bool = True, held: float | None = None) -> Turn:
+        """Return the finished turn of `question`, see `events`."""
+        *_, last = self.events(question, paced, held)
+        assert isinstance(last, TurnFinished)
+        return last.turn
 
 
 @contextmanager
-def headless(
-    make_engine: Callable[[Callable[[Event], object]], Engine], quiet: bool = False
-) -> Generator[Headless]:
+def headless(make_engine: MakeEngine, quiet: bool = False) -> Generator[Headless]:
     """Start an engine, show each step of the start on a terminal, and close it at the end.
 
     Show no steps and no notices if `quiet`.
@@ -113,6 +100,5 @@ def _wait_until_loaded(events: queue.SimpleQueue[Event], quiet: bool) -> Loaded:
 
 
 def show_step(line: str) -> None:
-    """Show `line` in place of the last one, on a terminal."""
     if sys.stderr.isatty():
         click.echo(f"\r\x1b[K{line}", nl=False, err=True)

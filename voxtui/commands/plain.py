@@ -16,29 +16,27 @@ from typing import TypeAlias
 
 import click
 
-from voxtui.dialogue.commands import Attach, Silence
-from voxtui.dialogue.data import MICROPHONE, TYPED, ToolCall
+from voxtui.dialogue import events
+from voxtui.dialogue.data import MICROPHONE, TYPED
 from voxtui.dialogue.engine import LEAVING_SECONDS
-from voxtui.dialogue.events import Countdown, Loaded, PrefillProgress, State
+from voxtui.dialogue.engine_commands import Attach, Silence
+from voxtui.dialogue.events import State
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Past
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Turn
-from voxtui.dialogue.tools import CallReport
 from voxtui.errors import ModelMissing, RestartNeeded, VoxtuiError, strip_control_characters
-from voxtui.session.clip_player import OpenClip
-from voxtui.session.event_view import EventView
 from voxtui.session.local_session import Factories, LocalSession
 from voxtui.session.notification import notification, notify_desktop
 from voxtui.session.tool_lines import call_line, call_text
-from voxtui.session.user_session import MakeEngine, NotAllowed, Severity, UserSessionEvent
+from voxtui.session.user_session import ClipEnded, MakeEngine, NotAllowed, UserSessionEvent
 from voxtui.settings.schema import Config
 from voxtui.slash_commands import COMMANDS, number, parse
+from voxtui.storage.derived_latencies import FIRST_SOUND, TOTAL, TTFT, Headline
 from voxtui.storage.device_offset import device_offset
-from voxtui.storage.metrics_log import metrics_log
-from voxtui.storage.turn_metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline
+from voxtui.storage.metrics_files import metrics_writer
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.text_input import clipboard_text
-from voxtui.wiring import clip_opener, devices_engine, make_factories, sample_clips
+from voxtui.wiring import devices_engine, make_factories, sample_clips
 
 NOT_HERE = ("copy", "history", "panel")
 """Commands of the screen only."""
@@ -57,8 +55,6 @@ SPOKEN_NAMES = {TTFT: "First token", FIRST_SOUND: "first sound", TOTAL: "total"}
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A typed line, and the time of its Enter key."""
-
     text: str
     at: float
 
@@ -71,17 +67,13 @@ class Closed:
 Item: TypeAlias = UserSessionEvent | Line | Closed
 
 
-class Plain(EventView):
-    """Prints the engine's events as lines, and turns typed lines into commands."""
-
+class Plain:
     def __init__(
         self,
         make_engine: MakeEngine,
         config: Config,
         clips: Sequence[tuple[str, Path]],
-        open_clip: OpenClip,
         factories: Factories | None,
-        device_offset: DeviceOffset,
         typed_live: bool,
         quiet: bool = False,
     ) -> None:
@@ -90,10 +82,7 @@ class Plain(EventView):
         Print no status if `quiet`.
         """
         self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
-        self.session = LocalSession(
-            make_engine, self._inbox.put, config, clips, open_clip, factories
-        )
-        self._device_offset = device_offset
+        self.session = LocalSession(make_engine, self._inbox.put, config, clips, factories)
         self._offset: float | None = None
         self._typed_live = typed_live
         self._quiet = quiet
@@ -103,7 +92,7 @@ class Plain(EventView):
         self._reading = False
         """the seconds that a long text takes are printed"""
         self._introduced = False
-        self._missed: set[Countdown] = set()
+        self._missed: set[events.Countdown] = set()
         self._in_reply = False
         """the last printed line holds a reply and is not ended yet"""
         self._all_done = True
@@ -135,7 +124,6 @@ class Plain(EventView):
         return self._all_done
 
     def _continued(self) -> Past:
-        """Print the newest stored conversation, and return its turns."""
         try:
             past = self.session.conversation.newest_past()
         except NotAllowed as nothing:
@@ -168,7 +156,7 @@ class Plain(EventView):
                 self._closed = True
             case _:
                 self.session.take(item)
-                self.show(item)
+                self._show(item)
         while self._lines and self.session.state is State.READY and not self.session.busy:
             self._obey(self._lines.popleft(), time.monotonic())
 
@@ -197,34 +185,75 @@ class Plain(EventView):
             click.echo()
             self._in_reply = False
 
-    def state_changed(self, state: State) -> None:
-        if state is State.LISTENING:
-            turn = self.session.turn
-            spoken = turn is None or turn.source == MICROPHONE
-            self._status("Listening. Enter: have it answered." if spoken else "Listening.")
-        elif state is State.THINKING:
-            self._status("Thinking.")
+    def _show(self, event: UserSessionEvent) -> None:
+        """Print `event`, unless a line says nothing of it. Raises what ended a thread."""
+        match event:
+            case events.ReplyText(_, text):
+                self._show_reply(text)
+            case events.StateChanged(State.LISTENING):
+                turn = self.session.turn
+                spoken = turn is None or turn.source == MICROPHONE
+                self._status("Listening. Enter: have it answered." if spoken else "Listening.")
+            case events.StateChanged(State.THINKING):
+                self._status("Thinking.")
+            case events.UserWords(_, text):
+                if self.session.turn is None or self.session.turn.source != TYPED:
+                    self._print(f"You: {text}")
+            case events.SpokenUpTo(_, text):
+                self._print(f"Interrupted. You heard: {text}" if text else "Interrupted.")
+            case events.TurnFinished(turn):
+                self._finish_turn(turn)
+            case events.Notice(message, "information"):
+                self._status(message)
+            case events.Notice(message):
+                self._complain(message)
+            case events.Remark(sentence):
+                self._print(sentence)
+            case events.KeyNeeded(_, call) if self._typed_live:
+                self._print(f"Enter: run `{call_text(call)}`. n and Enter: no.")
+            case events.KeyNeeded():
+                self.session.confirm(False)  # a line of a file is no key
+            case events.ToolEnded(_, report):
+                self._print(f"› {call_line(report)}")
+            case events.Rang(sentence):
+                self._print(sentence)
+                if self._typed_live:
+                    click.echo(notification("voxtui", sentence, os.environ), nl=False, err=True)
+                    notify_desktop("voxtui", sentence, os.environ)
+            case events.CountdownsChanged(countdowns):
+                self._show_missed(countdowns)
+            case ClipEnded(error=error) if error:
+                self._refuse(error)
+            case events.PrefillProgress():
+                self._show_reading(event)
+            case events.Loading(step, fraction):
+                self._show_loading(step, fraction)
+            case events.Loaded():
+                self._show_loaded(event)
+            case events.LoadFailed(error):
+                if not self._typed_live or self._closed or isinstance(error, RestartNeeded):
+                    raise error
+                self._offer_retry(error)
+            case events.Died(error):
+                raise error
+            case _:
+                pass
 
-    def loading(self, step: str, fraction: float | None) -> None:
+    def _show_loading(self, step: str, fraction: float | None) -> None:
         """Print each step once, and each tenth of a step that is measured."""
         done = "" if fraction is None else f" {int(fraction * 10) * 10}%"
         if self._loading != (line := f"Loading: {step}{done}."):
             self._loading = line
             self._status(line)
 
-    def loaded(self, loaded: Loaded) -> None:
-        self._offset = self._device_offset(loaded.speaker)
+    def _show_loaded(self, loaded: events.Loaded) -> None:
+        self._offset = device_offset(loaded.speaker)
         microphone = f"Microphone: {loaded.microphone}" if loaded.microphone else "No microphone"
         speaker = f"Speaker: {loaded.speaker}" if loaded.speaker else "No speaker"
         self._status(f"Ready: {loaded.brain}. Voice: {loaded.voice}. {microphone}. {speaker}.")
         if self._typed_live and not self._introduced:
             self._status(HELP)
         self._introduced = True
-
-    def load_failed(self, error: VoxtuiError) -> None:
-        if not self._typed_live or self._closed or isinstance(error, RestartNeeded):
-            raise error
-        self._offer_retry(error)
 
     def _offer_retry(self, error: VoxtuiError) -> None:
         if isinstance(error, ModelMissing):
@@ -233,11 +262,7 @@ class Plain(EventView):
         else:
             self._complain(f"{error} /again: try again.")
 
-    def user_words(self, turn: int, text: str, doubtful: Sequence[int]) -> None:
-        if self.session.turn is None or self.session.turn.source != TYPED:
-            self._print(f"You: {text}")
-
-    def reading(self, reading: PrefillProgress) -> None:
+    def _show_reading(self, reading: events.PrefillProgress) -> None:
         """Print the beginning and the end, because a line for each token would drown the rest."""
         if reading.ended:
             self._status("The text is read.")
@@ -245,7 +270,7 @@ class Plain(EventView):
             self._status(f"Reading {reading.total:,} tokens: {reading.seconds_left:.0f} s.")
         self._reading = not reading.ended and reading.seconds_left is not None
 
-    def reply_text(self, turn: int, text: str) -> None:
+    def _show_reply(self, text: str) -> None:
         if not self._in_reply:
             click.echo("Vox: ", nl=False)
             self._in_reply = True
@@ -253,10 +278,7 @@ class Plain(EventView):
         if self.session.turn is not None:
             self.session.turn.timestamps.record(Milestone.FIRST_SHOWN)
 
-    def spoken_up_to(self, turn: int, text: str) -> None:
-        self._print(f"Interrupted. You heard: {text}" if text else "Interrupted.")
-
-    def turn_finished(self, turn: Turn) -> None:
+    def _finish_turn(self, turn: Turn) -> None:
         match turn.outcome:
             case Outcome.NO_SPEECH:
                 self._status("Nothing was heard.")
@@ -269,40 +291,12 @@ class Plain(EventView):
             case _:
                 self._end_reply()
 
-    def notice(self, message: str, severity: Severity) -> None:
-        if severity == "information":
-            self._status(message)
-        else:
-            self._complain(message)
-
-    def key_needed(self, turn: int, call: ToolCall) -> None:
-        if self._typed_live:
-            self._print(f"Enter: run `{call_text(call)}`. n and Enter: no.")
-        else:
-            self.session.confirm(False)  # a line of a file is no key
-
-    def tool_ended(self, turn: int, report: CallReport) -> None:
-        self._print(f"› {call_line(report)}")
-
-    def remark(self, sentence: str) -> None:
-        self._print(sentence)
-
-    def rang(self, sentence: str) -> None:
-        self._print(sentence)
-        if self._typed_live:
-            click.echo(notification("voxtui", sentence, os.environ), nl=False, err=True)
-            notify_desktop("voxtui", sentence, os.environ)
-
-    def countdowns_changed(self, countdowns: Sequence[Countdown]) -> None:
+    def _show_missed(self, countdowns: Sequence[events.Countdown]) -> None:
         """Print what was missed, once."""
         missed = {one for one in countdowns if one.missed and not one.rings}
         for one in sorted(missed - self._missed, key=lambda one: one.ends or 0.0):
             self._print(f"Missed: {one.name}.")
         self._missed = missed
-
-    def clip_ended(self, error: str) -> None:
-        if error:
-            self._refuse(error)
 
     def _numbers(self, turn: Turn) -> str:
         known = [
@@ -419,14 +413,12 @@ def talk_in_lines(
     Return False if lines of a file or pipe were not all answered.
     """
     typed_live = sys.stdin.isatty()
-    with native_stderr_in(native_log()), metrics_log(config.metrics.enabled) as log:
+    with native_stderr_in(native_log()), metrics_writer(config.metrics.enabled) as log:
         plain = Plain(
             lambda emit: devices_engine(config, log.tee(emit)),
             config,
             sample_clips(),
-            clip_opener(config),
             make_factories(),
-            device_offset=device_offset,
             typed_live=typed_live,
             quiet=quiet,
         )

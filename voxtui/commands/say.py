@@ -85,7 +85,6 @@ def source(path: Path | None, text: str | None, clipboard: bool) -> Iterator[str
 
 
 def load_voice(config: Config, notify: Notify) -> VoiceWorker:
-    """Return the configured voice, warmed up. Raises VoxtuiError."""
     voices = build_voice(config, notify)
     if voices is None:
         raise InputError("There is no voice: voice.engine is none.")

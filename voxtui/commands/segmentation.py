@@ -62,13 +62,11 @@ class Segmenter:
         return self.speech(over)
 
     def speech(self, recording: Recording) -> Utterance | None:
-        """Return the utterance of `recording`, unless it holds too little speech."""
         enough = recording.speech_seconds >= self._min_speech
         return recording.utterance() if enough else None
 
 
 def utterances(frames: Iterator[Frame], segmenter: Segmenter) -> Iterator[Utterance]:
-    """Yield each utterance of `frames` as soon as the pause after it is long enough."""
     for frame in frames:
         if utterance := segmenter.push(frame):
             yield utterance

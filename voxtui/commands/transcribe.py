@@ -43,8 +43,6 @@ POLL_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """A sound file, and the name that the user knows it by."""
-
     path: Path
     name: str
 

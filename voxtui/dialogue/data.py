@@ -140,16 +140,12 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class FinishedCall:
-    """A call that ran, and its result."""
-
     call: ToolCall
     result: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpeechChunk:
-    """A piece of a spoken reply, and its text."""
-
     samples: Samples
     """shape (n,), float32, mono"""
     rate: int

@@ -18,10 +18,7 @@ from voxtui.dialogue.turn_clock import TurnClock
 
 @dataclass(frozen=True, slots=True)
 class FrontEnd:
-    """What the front end can do."""
-
     captions: bool = False
-    """It shows the words while they are spoken."""
     confirms: bool = False
     """It answers KeyNeeded by a key; otherwise no tool that acts is run."""
 

@@ -13,31 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty
 
-from voxtui.dialogue.commands import (
-    AddResult,
-    Answer,
-    Attach,
-    Cancel,
-    Command,
-    DeviceLost,
-    InsertTurn,
-    Mute,
-    NewConversation,
-    NewTurn,
-    Quit,
-    RecallConversation,
-    Release,
-    RemovePart,
-    ReplaceComponents,
-    RescanDevices,
-    Ring,
-    Silence,
-    Speak,
-    Talk,
-    Truncate,
-    Typing,
-    UseReplyOptions,
-)
+from voxtui.dialogue import engine_commands as commands
 from voxtui.dialogue.components.components import Closing, Components, Models
 from voxtui.dialogue.components.sound_devices import LOOK_SECONDS, NO_DEVICES, Devices, SoundDevices
 from voxtui.dialogue.data import MICROPHONE, Frame
@@ -133,12 +109,10 @@ class Engine:
 
     @property
     def level(self) -> float:
-        """The microphone's peak, 0..1."""
         return self._components.devices.level
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until `audio.max_utterance_s` ends the recording; None: there is none."""
         return self._listener.seconds_left
 
     def start(self, past: Past = ()) -> None:
@@ -156,7 +130,7 @@ class Engine:
         if self._owns_models:
             threading.excepthook = self._thread_died
 
-    def post(self, command: Command) -> int:
+    def post(self, command: commands.Command) -> int:
         """Do `command` in its order among all commands and frames.
 
         Returns the number of the turn that it begins, answers or ends; 0: of none; negative: of an
@@ -164,19 +138,19 @@ class Engine:
         wait for the engine's thread is done before this returns: a turn is cancelled, a voice is
         silenced, the microphone is attended.
         """
-        if isinstance(command, Mute):
+        if isinstance(command, commands.Mute):
             self._components.muted = command.muted
         begun = None
-        if isinstance(command, Typing):
+        if isinstance(command, commands.Typing):
             typed = self._inbox.typing
             begun = self._dialogue.clock.local_time(typed.begun if typed.text else None)
         number = self._inbox.post(command, begun)
-        if isinstance(command, Silence | Talk) and self._skills is not None:
-            snooze = isinstance(command, Silence) and command.snooze
-            missed = isinstance(command, Silence) and command.missed
+        if isinstance(command, commands.Silence | commands.Talk) and self._skills is not None:
+            snooze = isinstance(command, commands.Silence) and command.snooze
+            missed = isinstance(command, commands.Silence) and command.missed
             if self._skills.stop_ringing(snooze, missed) and not number:
                 number = RINGING
-        if isinstance(command, Talk):
+        if isinstance(command, commands.Talk):
             self._components.devices.attend(True)
         return number
 
@@ -203,7 +177,7 @@ class Engine:
         if self._closing_at is None:
             self._closing_at = time.monotonic()
             self._components.closing = True
-            self.post(Quit())
+            self.post(commands.Quit())
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             waited = time.monotonic() - self._closing_at
             self._thread.join(None if seconds is None else max(0.0, seconds - waited))
@@ -219,7 +193,7 @@ class Engine:
             self._emit(Died(bug.exc_value))
 
     def _microphone_lost(self, opening: object, message: str) -> None:
-        self.post(DeviceLost(opening, message))
+        self.post(commands.DeviceLost(opening, message))
 
     # The engine's thread.
 
@@ -231,7 +205,7 @@ class Engine:
             self._load()
             while not self._components.closing:
                 item = self._next()
-                if isinstance(item, Posted) and isinstance(item.command, Quit):
+                if isinstance(item, Posted) and isinstance(item.command, commands.Quit):
                     break
                 if item is None:
                     self._turns.act_on(self._listener.finish())
@@ -282,58 +256,63 @@ class Engine:
             return
         command, turns = item.command, self._turns
         if (
-            isinstance(command, Answer)
+            isinstance(command, commands.Answer)
             and item.turn
             and item.turn.number < self._inbox.taken.number
         ):
             turns.drop_answer(item.turn)  # detected speech began before it was taken
             return
         if isinstance(
-            command, NewTurn | NewConversation | ReplaceComponents | RescanDevices | Speak
+            command,
+            commands.NewTurn
+            | commands.NewConversation
+            | commands.ReplaceComponents
+            | commands.RescanDevices
+            | commands.Speak,
         ):
             turns.abandon_utterance()
-        if item.turn is not None and isinstance(command, NewTurn):
+        if item.turn is not None and isinstance(command, commands.NewTurn):
             self._inbox.taken = item.turn
             turns.take(command, item.turn, item.typed)
             return
         match command:
-            case Release():
+            case commands.Release():
                 turns.release(command)
-            case Cancel() if item.turn is not None:
+            case commands.Cancel() if item.turn is not None:
                 turns.cancel_utterance(item.turn.number)
-            case Typing():
+            case commands.Typing():
                 # A later one, or a turn, is already in the inbox unless both are the newest.
                 if item.typed is self._inbox.typing and not self._inbox.turn_waits:
                     turns.read_ahead(item.typed)
-            case Attach(attachment):
+            case commands.Attach(attachment):
                 turns.prefill.attach(attachment)
                 turns.prefill.read_history()
-            case NewConversation(past):
+            case commands.NewConversation(past):
                 self._history.forget()
                 self._history.resume(past)
                 turns.prefill.warn_of_sending(past)
                 turns.prefill.read_history()
-            case RecallConversation():
+            case commands.RecallConversation():
                 self._history.recall()
                 turns.prefill.read_history()
-            case InsertTurn(turn, after, first):
+            case commands.InsertTurn(turn, after, first):
                 self._history.insert(turn, after, first)
-            case AddResult(finished):
+            case commands.AddResult(finished):
                 self._history.add_result(finished)
-            case RemovePart(number, user):
+            case commands.RemovePart(number, user):
                 self._history.remove(number, user)
-            case Truncate(number, seconds):
+            case commands.Truncate(number, seconds):
                 turns.truncate(number, seconds)
-            case UseReplyOptions():
+            case commands.UseReplyOptions():
                 turns.use_options(command)
-            case ReplaceComponents():
+            case commands.ReplaceComponents():
                 self._replace_parts(command)
-            case RescanDevices():
+            case commands.RescanDevices():
                 self._rescan_devices()
-            case DeviceLost(opening, message):
+            case commands.DeviceLost(opening, message):
                 self._replace_microphone(opening, message)
-            case Ring(text) | Speak(text) if item.turn is not None:
-                self._announcer.add(text, item.turn, rings=isinstance(command, Ring))
+            case commands.Ring(text) | commands.Speak(text) if item.turn is not None:
+                self._announcer.add(text, item.turn, rings=isinstance(command, commands.Ring))
             case _:
                 pass  # Silence and Mute are done by `post`, on the caller's thread
 
@@ -358,7 +337,7 @@ class Engine:
         self._turns.prefill.warn_of_sending(self._history.past)
         self._turns.prefill.read_history()
 
-    def _replace_parts(self, change: ReplaceComponents) -> None:
+    def _replace_parts(self, change: commands.ReplaceComponents) -> None:
         """Use the parts of `change`; if one of them fails, keep all present parts."""
         self._turns.idle.end()  # it uses the brain, which may be closed
         if self._dialogue.state is State.LOADING:  # the start failed

@@ -71,7 +71,6 @@ class Fallbacks(Generic[P]):
 class LoadedComponent(Generic[P]):
     part: P
     number: int
-    """index of its loader"""
     passed_over: ModelError | None
     """the error of the previous loader"""
     was_made: bool

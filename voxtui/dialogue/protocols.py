@@ -21,7 +21,7 @@ from voxtui.dialogue.data import (
 from voxtui.dialogue.events import Event
 from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.timestamps import Timestamps
-from voxtui.dialogue.tools import Tool
+from voxtui.dialogue.tool_interface import Tool
 from voxtui.settings.schema import Config
 
 Progress = Callable[[str, float | None], None]
@@ -90,7 +90,6 @@ class ReplyOptions:
     json_schema: str = ""
     """the JSON schema that the reply keeps to; empty: any text"""
     tools: tuple[Tool, ...] = ()
-    """the tools that may be called"""
     tool_choice: str = "auto"
     """`auto`; `required`: a call, not words; or the name of the tool to call"""
     name: str = ""
@@ -101,7 +100,6 @@ class ReplyOptions:
         return replace(self, clock=clock)
 
     def limit(self, most: int) -> int:
-        """Return the largest number of tokens of a reply, where `most` are allowed."""
         return min(self.max_new_tokens or most, most)
 
 
@@ -113,7 +111,6 @@ AUDIO_INPUT = "[User audio input - "
 
 
 def placeholder(utterance: Utterance) -> str:
-    """Return the text that replaces audio without a transcript in the history."""
     return f"{AUDIO_INPUT}{len(utterance.samples)} samples, {utterance.seconds:.2f}s]"
 
 
@@ -346,7 +343,6 @@ class SkillRequest:
     """What a skill may know of a turn."""
 
     words: str
-    """the user's final words"""
     again: bool = False
     """True if the same utterance was answered before, so nothing is done twice"""
     past: Past = ()
@@ -354,7 +350,6 @@ class SkillRequest:
     sends_to: str = ""
     """the host that gets the user's voice and words; empty: none"""
     config: Config = field(default_factory=Config)
-    """the configuration in force"""
     called: bool = True
     """False: the words do not begin with the name, so only what rings may be stopped by them"""
 
@@ -370,7 +365,6 @@ class SkillAnswer:
     """factor of the configured speed of the voice"""
 
     def tokens(self) -> Generator[Token]:
-        """Yield the text, a token a word."""
         for word in re.findall(r"\S+\s*", self.text):
             yield Token(word)
 

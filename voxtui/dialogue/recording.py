@@ -90,7 +90,6 @@ class Recording:
 
     @property
     def quiet_frames(self) -> int:
-        """Count the frames at the end that hold no speech."""
         return self._extent.quiet_frames
 
     def cut(self, end: int) -> list[Frame]:
@@ -131,7 +130,6 @@ class Recording:
 
 
 def _stretches(speech: list[bool]) -> list[tuple[float, float]]:
-    """Return (start, end) seconds of each run of speech frames."""
     runs: list[tuple[float, float]] = []
     start: int | None = None
     for i, voiced in enumerate([*speech, False]):

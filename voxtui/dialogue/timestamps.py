@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from voxtui.dialogue.data import SKILL
-from voxtui.dialogue.tools import CallReport
+from voxtui.dialogue.tool_interface import CallReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +62,6 @@ class Timestamps:
 
         The turn's thread appends; the last one grows while the clause is made."""
         self.gpu_bytes: int | None = None
-        """GPU memory of the brain, where it is known"""
         self.stalls = False
         """the speaker has stopped taking sound, for now"""
         self.network_s: float | None = None
@@ -78,7 +77,6 @@ class Timestamps:
         """the brain's way of computing, such as `captured`; empty: the plain one"""
 
         self.drafted = 0
-        """tokens of the reply that existed at `first_token`"""
 
     def record(self, name: Milestone, at: float | None = None) -> None:
         """Write the mark `name` at `at` (monotonic seconds; None: now), unless it is written."""
@@ -126,9 +124,7 @@ class Turn:
     """the user's words, where the brain knows them"""
     reply: str = ""
     tokens: int = 0
-    """tokens of the reply"""
     prompt_tokens: int = 0
-    """tokens of the prompt, where the brain counts them"""
     drafted: int | None = None
     """tokens of the reply that existed at `first_token`; None: not counted, as in old files"""
     typed: bool = False

@@ -10,8 +10,6 @@ from voxtui.dialogue.timestamps import Milestone, Timestamps
 
 @dataclass(slots=True)
 class TurnHandle:
-    """The part of a turn that several threads share."""
-
     number: int
     cancelled: threading.Event = field(default_factory=threading.Event)
     timestamps: Timestamps = field(default_factory=Timestamps)
@@ -24,7 +22,6 @@ class TurnHandle:
     decided: threading.Event = field(default_factory=threading.Event)
     """Set once a key has confirmed or refused the call of a tool."""
     confirmed: bool = False
-    """The key confirmed it."""
     detected: bool = False
     """Its speech began by itself, hands-free."""
 

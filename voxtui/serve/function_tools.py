@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from voxtui.dialogue.data import ToolCall
-from voxtui.dialogue.tools import NO_ARGUMENTS, Tool
+from voxtui.dialogue.tool_interface import NO_ARGUMENTS, Tool
 from voxtui.serve.openai_types import HttpError
 
 MOST_TOOLS = 32

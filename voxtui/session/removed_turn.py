@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from voxtui.dialogue.commands import InsertTurn, RemovePart
+from voxtui.dialogue.engine_commands import InsertTurn, RemovePart
 from voxtui.dialogue.protocols import PastTurn
 from voxtui.session.local_session import LocalSession
 from voxtui.storage.saved_session import SessionTurn
@@ -12,15 +12,12 @@ from voxtui.storage.saved_session import SessionTurn
 
 @dataclass(frozen=True, slots=True)
 class RemovedTurn:
-    """Everything that is needed to put it back."""
-
     number: int
     past: PastTurn | None
     """its part of the history; None: it was too old, so the history had none"""
     after: int | None
     """the turn before it in the history; None: it was the first"""
     record: SessionTurn | None
-    """its part of what is saved"""
 
 
 def remove_turn(session: LocalSession, number: int) -> RemovedTurn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from voxtui.dialogue.data import ToolCall
-from voxtui.dialogue.tools import CallOutcome, CallReport
+from voxtui.dialogue.tool_interface import CallOutcome, CallReport
 from voxtui.errors import one_line
 
 LONGEST_LINE = 300

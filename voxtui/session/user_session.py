@@ -8,17 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from voxtui.dialogue.commands import Attach, Command, Confirm, NewTurn, Speak
+from voxtui.dialogue import events
 from voxtui.dialogue.data import Frame
-from voxtui.dialogue.events import (
-    Event,
-    KeyNeeded,
-    Loaded,
-    LoadFailed,
-    State,
-    ToolEnded,
-    TurnFinished,
-)
+from voxtui.dialogue.engine_commands import Attach, Command, Confirm, NewTurn, Speak
+from voxtui.dialogue.events import State
 from voxtui.dialogue.protocols import Past
 from voxtui.errors import VoxtuiError
 
@@ -29,7 +22,7 @@ Severity: TypeAlias = Literal["information", "warning", "error"]
 
 STRAY_KEY_SECONDS = 0.4
 
-MakeEngine: TypeAlias = Callable[[Callable[[Event], object]], "Engine"]
+MakeEngine: TypeAlias = Callable[[Callable[[events.Event], object]], "Engine"]
 """Makes an engine that reports its events to the given function."""
 
 
@@ -50,12 +43,10 @@ class ClipEnded:
     error: str = ""
 
 
-UserSessionEvent: TypeAlias = Event | ClipEnded
+UserSessionEvent: TypeAlias = events.Event | ClipEnded
 
 
 class UserSession:
-    """Drives an engine for any front end, also without a microphone, clips or a screen."""
-
     def __init__(
         self, make_engine: MakeEngine, deliver: Callable[[UserSessionEvent], object]
     ) -> None:
@@ -64,8 +55,7 @@ class UserSession:
         self.failed: VoxtuiError | None = None
         """the error that prevented the loading of the models"""
         self._unfinished: set[int] = set()
-        self.awaits_key: KeyNeeded | None = None
-        """the call that waits for a key"""
+        self.awaits_key: events.KeyNeeded | None = None
         self._key_needed_at = 0.0
 
     @property
@@ -77,7 +67,6 @@ class UserSession:
         return bool(self._unfinished)
 
     def start(self, past: Past = ()) -> None:
-        """Load the models, on the engine's thread. The conversation begins with `past`."""
         self.engine.start(past)
 
     def begin_closing(self) -> None:
@@ -90,18 +79,18 @@ class UserSession:
     def take(self, event: UserSessionEvent) -> None:
         """Update the state from an event of the engine. Call it before the event is shown."""
         match event:
-            case LoadFailed(error):
+            case events.LoadFailed(error):
                 self.failed = error
-            case Loaded():
+            case events.Loaded():
                 self.failed = None
-            case TurnFinished(turn):
+            case events.TurnFinished(turn):
                 # A turn finishes before the next one begins.
                 older = {number for number in tuple(self._unfinished) if number <= turn.number}
                 self._unfinished -= older
                 self.awaits_key = None
-            case KeyNeeded():
+            case events.KeyNeeded():
                 self.awaits_key, self._key_needed_at = event, time.monotonic()
-            case ToolEnded():
+            case events.ToolEnded():
                 self.awaits_key = None
             case _:
                 pass
@@ -133,7 +122,6 @@ class UserSession:
         self.engine.post(Confirm(asked.turn, yes))
 
     def push(self, frame: Frame) -> None:
-        """Add the next frame of any source. Any thread."""
         self.engine.push(frame)
 
     def _require_model(self) -> None:

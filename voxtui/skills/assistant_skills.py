@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from voxtui.dialogue.events import CountdownsChanged, Event, Notice, Rang, Reminded, RingsIn
 from voxtui.dialogue.protocols import SkillAnswer
-from voxtui.dialogue.tools import Tool, offered, rule_call
+from voxtui.dialogue.tool_interface import Tool, offered, rule_call
 from voxtui.dialogue.turn.safe_skills import log_failure
 from voxtui.errors import InputError
+from voxtui.skills.local_time import utc
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -36,7 +38,8 @@ class AssistantSkills:
     """Answers from rules, without a model. `now` returns the local time.
 
     `folder` holds the files of timers and reminders. Several processes may share it; one of them
-    rings. `rings` False: never this one, because it is a command that ends soon.
+    rings. `rings` False: never this one, because it is a command that ends soon. `resources` are
+    those of the tools, and closed with the skills.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class AssistantSkills:
         rings: bool = True,
         now: Callable[[], datetime] = datetime.now,
         tools: tuple[Tool, ...] = (),
+        resources: ExitStack | None = None,
     ) -> None:
         from voxtui.skills.ringing import Ringing
         from voxtui.skills.timer_store import Entries, TimerStore
@@ -54,6 +58,7 @@ class AssistantSkills:
         self._emit: Callable[[Event], object] = lambda event: None
         self.now = now
         self.tools = tools
+        self._resources = resources or ExitStack()
         self._retry = ""
         """the request that the user's next words complete"""
         self._lock: BaseFileLock | None = None
@@ -78,6 +83,7 @@ class AssistantSkills:
     def close(self) -> None:
         """End the thread, and let another voxtui ring. May be called twice."""
         self._closed = True
+        self._resources.close()
         self._changed.set()
         if self._thread.is_alive():
             self._thread.join(CLOSE_SECONDS)
@@ -91,10 +97,10 @@ class AssistantSkills:
         return SkillAnswer(answer) if isinstance(answer, str) else answer
 
     def _answer(self, request: SkillRequest) -> SkillAnswer | ToolCall | str | None:
-        from voxtui.skills.about_itself import about_itself
-        from voxtui.skills.intents import Fact, Question
         from voxtui.skills.requests import acts, carry_out
-        from voxtui.skills.understand import understand
+        from voxtui.skills.rules.about_itself import about_itself
+        from voxtui.skills.rules.intents import Fact, Question
+        from voxtui.skills.rules.understand import understand
 
         retry, self._retry = self._retry, ""
         words, now = request.words, self.now()
@@ -133,8 +139,6 @@ class AssistantSkills:
 
     def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
         """Stop what rings. See Skills."""
-        from voxtui.skills.hours import utc
-
         ringing = self._ringing
         rings = bool(ringing.entries) or (snooze and ringing.just_rang(utc(self.now())))
         if rings or missed:
@@ -146,27 +150,26 @@ class AssistantSkills:
 
     def _obey(self, words: str) -> str | None:
         """Return the answer to words about what rings or rang; None: they are about else."""
-        from voxtui.skills.hours import utc
-        from voxtui.skills.ringing import clears, snooze_seconds, stops
+        from voxtui.skills.rules.timer_words import ringing_orders
 
-        if any(one.missed for one in (*self._entries.timers, *self._entries.reminders)) and (
-            clears(words) and not self._ringing.entries
-        ):
+        missed = any(one.missed for one in (*self._entries.timers, *self._entries.reminders))
+        rang = self._ringing.just_rang(utc(self.now()))
+        if not missed and not rang:
+            return None
+        orders = ringing_orders(words)
+        if missed and "clear" in orders and not self._ringing.entries:
             self.stop_ringing(missed=True)
             return "Cleared."
-        if not self._ringing.just_rang(utc(self.now())):
-            return None
-        if (seconds := snooze_seconds(words)) is not None:
+        if rang and "snooze" in orders:
             self._emit(RingsIn(None))
-            return self._snooze(seconds)
-        if stops(words):
+            return self._snooze(orders["snooze"])
+        if rang and "stop" in orders:
             self.stop_ringing()
             return "Okay."
         return None
 
     def _snooze(self, seconds: float) -> str:
         """Have it ring again. Any thread."""
-        from voxtui.skills.hours import utc
         from voxtui.skills.ringing import snooze_sentence, snoozed
 
         again = self._ringing.entries or self._ringing.stopped
@@ -177,7 +180,7 @@ class AssistantSkills:
 
     def doubt(self, reply: str) -> str | None:
         """Return a sentence if `reply` claims a timer or a message. See Skills."""
-        from voxtui.skills.about_itself import doubt
+        from voxtui.skills.rules.about_itself import doubt
 
         return doubt(reply)
 
@@ -194,9 +197,9 @@ class AssistantSkills:
 
     def _run(self) -> None:
         for module in (
-            "skills.understand",
+            "skills.rules.understand",
             "skills.requests",
-            "skills.about_itself",
+            "skills.rules.about_itself",
         ):
             import_module(f"voxtui.{module}")
         while self._rings and not self._closed:
@@ -212,7 +215,6 @@ class AssistantSkills:
 
     def _look(self) -> float:
         """Report changes of the files, ring what is due, and return seconds until the next look."""
-        from voxtui.skills.hours import utc
         from voxtui.skills.ringing import AHEAD_SECONDS
 
         try:
@@ -301,15 +303,14 @@ class AssistantSkills:
         return ringing.wait(now)
 
     def _end_ringing(self) -> None:
-        from voxtui.skills.hours import utc
-
         self._ringing.stop(utc(self.now()))
         self._emit(RingsIn(None))
         self._announced = None  # what is due at this moment is announced anew
 
     def _carry_out_stop(self) -> None:
         """Take what was stopped out of the files."""
-        from voxtui.skills.ringing import SNOOZE_SECONDS, without, without_missed
+        from voxtui.skills.ringing import without, without_missed
+        from voxtui.skills.rules.timer_words import SNOOZE_SECONDS
 
         order, self._stop = self._stop, None
         if order is None:

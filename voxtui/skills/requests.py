@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import msgspec
 
-from voxtui.skills.hours import local, say_moment, utc
-from voxtui.skills.intents import (
+from voxtui.skills.local_time import local, utc
+from voxtui.skills.rules.intents import (
     CancelReminder,
     Do,
     ListReminders,
@@ -17,7 +17,7 @@ from voxtui.skills.intents import (
     TimerRequest,
     Which,
 )
-from voxtui.skills.normalise import say_span, spoken_list
+from voxtui.skills.rules.spoken import say_moment, say_span, spoken_list
 from voxtui.skills.timer_store import MOST_ENTRIES, Entries, Reminder, Timer, TimerStore
 
 Request = TimerRequest | NewReminder | ListReminders | CancelReminder

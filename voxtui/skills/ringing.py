@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import msgspec
 
-from voxtui.skills.normalise import (
-    SPAN,
-    normalise,
-    say_span,
-    seconds_in,
-    spoken_list,
-    strip_courtesy,
-)
+from voxtui.skills.rules.spoken import say_span, spoken_list
 from voxtui.skills.timer_store import Entries, Reminder, Timer
 
 AHEAD_SECONDS = 1.5
@@ -33,51 +25,12 @@ SPOKEN_AFTER = 1.4
 LONGEST_SECONDS = 120.0
 """What rings for longer was missed."""
 
-SNOOZE_SECONDS = 300.0
-
 JUST_NOW_SECONDS = 60.0
 """For so long after it was stopped, "stop" and "snooze" still mean what rang."""
 
 MISSED_DAYS = 1
 
 Entry = Timer | Reminder
-
-_STOP = re.compile(
-    r"(?:ok(?:ay)?|all right|stop(?: it| that| ringing)?|(?:be )?quiet|enough|that is enough"
-    r"|got it|i heard(?: you| it)?|thanks|thank you|dismiss(?: it)?|shut up|silence|yes"
-    r"|(?:stop|silence|dismiss|turn off|switch off) (?:the |my |that )?(?:\w+ )?"
-    r"(?:timer|alarm|reminder|ringing|chime)|turn (?:it|that) off)"
-)
-_SNOOZE = re.compile(
-    rf"(?:snooze(?: it| the \w+)?(?: for)?(?: (?P<a>{SPAN}))?|(?P<b>{SPAN}) (?:more|longer)"
-    rf"|(?:ring|remind me) again in (?P<c>{SPAN}))"
-)
-_CLEAR = re.compile(
-    r"(?:dismiss|(?:clear|dismiss|forget|remove|delete) (?:(?:the|all|my|of) )*missed"
-    r"(?: (?:timers?|reminders?|alarms?|ones?))?)"
-)
-
-
-def stops(words: str) -> bool:
-    return bool(_STOP.fullmatch(_plain(words)))
-
-
-def clears(words: str) -> bool:
-    """Return whether `words` ask to forget what was missed."""
-    return bool(_CLEAR.fullmatch(_plain(words)))
-
-
-def snooze_seconds(words: str) -> float | None:
-    """Return the seconds of a snooze that `words` ask for; None: they do not."""
-    match = _SNOOZE.fullmatch(_plain(words).replace("more minutes", "minutes more"))
-    if match is None:
-        return None
-    span = match["a"] or match["b"] or match["c"]
-    return min(max(seconds_in(span), 1.0), 86_400.0) if span else SNOOZE_SECONDS
-
-
-def _plain(words: str) -> str:
-    return strip_courtesy(normalise(words)).lower() or words.strip(" .!?").lower()
 
 
 class Ringing:

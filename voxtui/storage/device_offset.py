@@ -28,20 +28,16 @@ def save_offset(path: Path, speaker: str, microphone: str, offset: float) -> Non
         raise InputError(f"{path}: cannot be written: {error.strerror}.") from error
 
 
-def device_offset(speaker: str | None) -> float | None:
+def device_offset(speaker: str | None, path: Path | None = None) -> float | None:
     """Return milliseconds between `first_sound` and the sound itself, if measured for `speaker`."""
-    return offset_in(offset_file(), speaker)
+    known = _known(path or offset_file())
+    return known[1] if known and known[0] == speaker else None
 
 
 def newest_offset() -> float:
     """Return the seconds that were measured last, for whatever speaker; 0: never."""
     known = _known(offset_file())
     return known[1] / 1000 if known else 0.0
-
-
-def offset_in(path: Path, speaker: str | None) -> float | None:
-    known = _known(path)
-    return known[1] if known and known[0] == speaker else None
 
 
 def _known(path: Path) -> tuple[str, float] | None:

@@ -29,23 +29,18 @@ def saved_sessions(folder: str) -> Path:
 
 @dataclass(slots=True)
 class SessionTurn:
-    """A turn and what the engine reported about it."""
-
     source: str
     utterance: Utterance | None = None
     words: str | None = None
     heard_reply: str | None = None
     """the part of the reply that was played, if it was cut off"""
     result: Turn | None = None
-    """the result, once the turn is over"""
     replaces: int | None = None
     """the turn that leaves the record once this one is over"""
 
 
 @dataclass(slots=True)
 class Record:
-    """All turns since the start."""
-
     began: datetime
     turns: dict[int, SessionTurn] = field(default_factory=dict[int, SessionTurn])
 
@@ -72,7 +67,6 @@ class Record:
             turn.words = words
 
     def cut(self, number: int, heard: str) -> None:
-        """Remember that only `heard` of the reply was played."""
         if turn := self.turns.get(number):
             turn.heard_reply = heard
             if not heard:  # the history keeps the turn before, too

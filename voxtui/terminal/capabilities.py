@@ -41,7 +41,6 @@ def reports_key_release() -> bool | None:
 
 
 def grants_release(answer: bytes) -> bool:
-    """Return whether `answer`, the reply to QUERY, has the flag EVENT_TYPES."""
     flags = re.search(rb"\x1b\[\?(\d+)u", answer)
     return flags is not None and bool(int(flags[1]) & EVENT_TYPES)
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from voxtui.dialogue.tools import Tool, ToolResult
+from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import InputError, how_to_install, one_line
 from voxtui.storage.files import read_file
 from voxtui.tools.words import plain

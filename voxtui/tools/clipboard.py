@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Event as Flag
 
-from voxtui.dialogue.tools import Tool, ToolResult
+from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import one_line
 from voxtui.terminal.text_input import clipboard_text
 from voxtui.tools.words import plain, whole_requests

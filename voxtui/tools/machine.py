@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Event as Flag
 
-from voxtui.dialogue.tools import Tool, ToolResult
+from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import InputError
-from voxtui.skills.normalise import say_span, spoken_list
+from voxtui.skills.rules.spoken import say_span, spoken_list
 from voxtui.tools.words import output_of, plain, whole_requests
 
 COMMAND_SECONDS = 2.0

@@ -9,9 +9,9 @@ from threading import Event as Flag
 
 import msgspec
 
-from voxtui.dialogue.tools import Tool, ToolResult
+from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import InputError, one_line
-from voxtui.skills.normalise import strip_courtesy
+from voxtui.skills.rules.normalise import strip_courtesy
 from voxtui.storage.files import open_private, read_file
 from voxtui.tools.words import LONGEST_REQUEST, whole_requests
 

@@ -17,18 +17,21 @@ from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.message import Message
 
-from voxtui.dialogue.commands import Silence
+from voxtui.dialogue.engine_commands import Silence
 from voxtui.dialogue.events import Died, State
 from voxtui.dialogue.protocols import Past
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import InputError
-from voxtui.session.clip_player import OpenClip
 from voxtui.session.local_session import Factories, LocalSession
 from voxtui.session.user_session import MakeEngine, NotAllowed, UserSessionEvent
 from voxtui.settings.schema import Config
 from voxtui.ui.conversation.markdown import rendered
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.conversation.turn_views import TurnViews
+from voxtui.ui.driver import gc_tuning
+from voxtui.ui.driver.keyboard import Key, KeyboardAnswer, KeyUp
+from voxtui.ui.driver.terminal_app import TerminalApp
+from voxtui.ui.driver.termination import EXIT_CODE, exit_on_signals
 from voxtui.ui.event_display import EventDisplay
 from voxtui.ui.event_queue import EventQueue
 from voxtui.ui.footer import Footer
@@ -36,18 +39,14 @@ from voxtui.ui.help import Help
 from voxtui.ui.keys import bindings, shown
 from voxtui.ui.main_screen import MainScreen
 from voxtui.ui.menu.menu import SETTINGS, Menu
-from voxtui.ui.menu.palette import Entry
+from voxtui.ui.menu.palette import Entry, Palette
 from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
 from voxtui.ui.status import LEVEL_SECONDS, Status
 from voxtui.ui.talk.pasted import FIELD_CHARACTERS, joined_lines
 from voxtui.ui.talk.talk import PushToTalk
 from voxtui.ui.talk.talkbar import TalkBar
-from voxtui.ui.terminal import gc_tuning
-from voxtui.ui.terminal.keyboard import Key, KeyboardAnswer, KeyUp
-from voxtui.ui.terminal.terminal_app import TerminalApp
-from voxtui.ui.terminal.termination import EXIT_CODE, exit_on_signals
 from voxtui.ui.themes import AUTO, AVAILABLE, theme_named
-from voxtui.ui.timers import SNOOZE_KEY, Timers
+from voxtui.ui.widgets.timers import SNOOZE_KEY, Timers
 
 TICK_SECONDS = 1 / 20
 
@@ -82,7 +81,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         make_engine: MakeEngine,
         config: Config,
         clips: Sequence[tuple[str, Path]] = (),
-        open_clip: OpenClip | None = None,
         factories: Factories | None = None,
     ) -> None:
         # Before anything is styled, because a change would style everything once more.
@@ -93,9 +91,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
             lambda: self.post_message(EventsWaiting()),
             lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call),
         )
-        self.session = LocalSession(
-            make_engine, self._events.put, config, clips, open_clip, factories
-        )
+        self.session = LocalSession(make_engine, self._events.put, config, clips, factories)
         self.transcript = Transcript()
         self.panel = LatencyPanel(config.targets.resolved(config.brain.name))
         self.timers = Timers()
@@ -108,7 +104,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.main = MainScreen(self.keys, self.session, self.talk, self.turns, self.status)
         self.menu = Menu(self, self.session)
         self.continues = False
-        """begin with the newest stored conversation"""
         self.words = ""
         """the user's first words, sent at the start; empty: none"""
         self.event_display = EventDisplay(self.main, self.menu, self.timers)
@@ -166,7 +161,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         Thread(target=rendered, args=("",), name="voxtui-markdown", daemon=True).start()
 
     def _continued(self) -> Past:
-        """Show the newest stored conversation, and return its turns."""
         try:
             past = self.session.conversation.newest_past()
         except (InputError, NotAllowed) as error:
@@ -305,13 +299,26 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
     def commands(self) -> Iterable[Entry]:
         yield from self.main.commands()
-        yield Entry(SETTINGS, "Keys", self.action_help, "what each key does")
+        yield Entry(SETTINGS, "Keys", "what each key does", action="app.help")
 
     def on_menu_chosen(self, chosen: Menu.Chosen) -> None:
-        if chosen.key == "ui.theme":
-            self.theme = theme_named(chosen.value)
+        if chosen.entry.key == "ui.theme":
+            self._show_theme(chosen.entry.value)
         else:
             self._fit_panel(self.size)
+
+    def on_palette_previewed(self, previewed: Palette.Previewed) -> None:
+        entry = previewed.entry
+        self._show_theme(entry.value if entry else self.session.config.ui.theme)
+
+    def _show_theme(self, name: str) -> None:
+        self.theme = theme_named(name)
+
+    def action_forget_all(self) -> None:
+        self.menu.forget_all()
+
+    def action_save_settings(self) -> None:
+        self.menu.save_settings()
 
     def on_menu_restarted(self) -> None:
         self.main.begin_again()

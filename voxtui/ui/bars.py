@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.segment import Segment
 from rich.style import Style
 
-from voxtui.storage.turn_metrics import chart_top
+from voxtui.storage.derived_latencies import chart_top
 
 if TYPE_CHECKING:
     import numpy as np

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from voxtui.dialogue.data import ToolCall, Utterance
-from voxtui.dialogue.events import Countdown, Loaded, PrefillProgress, State, TurnStarted
+from voxtui.dialogue import events
+from voxtui.dialogue.events import Loaded, State
 from voxtui.dialogue.timestamps import Outcome, Turn
-from voxtui.dialogue.tools import CallReport
 from voxtui.errors import RestartNeeded, VoxtuiError
-from voxtui.session.event_view import EventView
 from voxtui.session.tool_lines import call_line, call_text
-from voxtui.session.user_session import Severity
-from voxtui.storage.turn_metrics import DeviceOffset
+from voxtui.session.user_session import ClipEnded, Severity, UserSessionEvent
+from voxtui.storage.device_offset import device_offset
+from voxtui.ui.driver import gc_tuning
+from voxtui.ui.driver.terminal_app import TerminalNotification
 from voxtui.ui.main_screen import MainScreen
 from voxtui.ui.menu.menu import Menu
-from voxtui.ui.terminal import gc_tuning
-from voxtui.ui.terminal.terminal_app import TerminalNotification
-from voxtui.ui.timers import Timers
+from voxtui.ui.widgets.timers import Timers
 
 
-class EventDisplay(EventView):
+class EventDisplay:
     """The screen's side of the engine's events. UI thread."""
 
     def __init__(self, main: MainScreen, menu: Menu, timers: Timers) -> None:
-        self.device_offset: DeviceOffset = lambda speaker: None
-        """the measured delay of a speaker"""
         self._main = main
         self._menu = menu
         self._timers = timers
@@ -36,76 +30,91 @@ class EventDisplay(EventView):
         self._frozen = False
         """`gc_tuning.freeze` was called, which must happen once"""
 
-    # Start, devices and changes.
+    def show(self, event: UserSessionEvent) -> None:
+        """Show `event`, unless it is only heard. Raises what ended a thread."""
+        turns, status = self._turns, self._status
+        match event:
+            case events.ReplyText(turn, text):
+                turns.show_reply(turn, text)
+            case events.Caption(turn, text, settled):
+                turns.caption(turn, text, settled)
+            case events.StateChanged(State.THINKING):
+                turns.expect_reply()
+            case events.StateChanged():
+                turns.wait_no_more()
+                self._main.show_state()
+            case events.TurnStarted():
+                self._explained = False
+                status.begin_turn(event.source)
+                turns.begin(event)
+            case events.Captured(turn, utterance):
+                turns.show_utterance(turn, utterance)
+            case events.UserWords(turn, text, doubtful):
+                turns.show_words(turn, text, doubtful)
+            case events.SpokenUpTo(turn, text):
+                turns.cut(turn, text)
+            case events.TurnFinished(turn):
+                self._finish_turn(turn)
+            case events.PrefillProgress():
+                status.show_reading(event)
+            case events.Notice(message, severity):
+                self._notice(message, severity)
+            case events.Remark(sentence):
+                turns.transcript.add_line("!", sentence)
+            case events.KeyNeeded(_, call):
+                turns.transcript.add_line("?", f"Enter: run `{call_text(call)}`. Esc: no.")
+            case events.ToolEnded(_, report):
+                turns.transcript.add_line("›", call_line(report))
+            case events.CountdownsChanged(countdowns):
+                self._timers.use(countdowns)
+            case events.Rang(sentence):
+                turns.transcript.add_line("◔", sentence)
+                self._main.post_message(TerminalNotification(sentence))
+            case ClipEnded(error=error) if error:
+                self._main.notify(error, severity="error")
+            case events.Loading(step, fraction):
+                status.show_loading(step, fraction)
+            case events.Loaded():
+                self._loaded(event)
+            case events.LoadFailed(error):
+                self._load_failed(error)
+            case events.ChangeFailed(error):
+                self._menu.change_failed(error)
+            case events.MicrophoneOpened(name):
+                self._use_microphone(name)
+            case events.MicrophoneLost():
+                self._use_microphone(None)
+            case events.Died(error):
+                raise error
+            case _:
+                pass
 
-    def state_changed(self, state: State) -> None:
-        if state is State.THINKING:
-            self._turns.expect_reply()
-        else:
-            self._turns.wait_no_more()
-            self._main.show_state()
-
-    def loading(self, step: str, fraction: float | None) -> None:
-        self._status.show_loading(step, fraction)
-
-    def loaded(self, loaded: Loaded) -> None:
+    def _loaded(self, loaded: Loaded) -> None:
         session, panel = self._main.session, self._turns.panel
         self._main.program.clear_notifications()  # "still loading" is no longer true
         self._status.show_loaded(loaded)
         self._main.offer_keys()
         self._menu.loaded(loaded)
         panel.judge_by(session.config.targets.resolved(loaded.brain_name))
-        panel.devices_add(self.device_offset(loaded.speaker))
+        panel.devices_add(device_offset(loaded.speaker))
         if session.models_are_new:
             panel.models_loaded()
         if not self._frozen:
             self._frozen = True
             gc_tuning.freeze()
 
-    def load_failed(self, error: VoxtuiError) -> None:
+    def _load_failed(self, error: VoxtuiError) -> None:
         if isinstance(error, RestartNeeded):  # which `ui_command.run` raises again
             self._main.app.exit()  # pyright: ignore[reportUnknownMemberType]
         else:
             self._status.show_failed(error)
             self._main.offer_keys()
 
-    def change_failed(self, error: VoxtuiError) -> None:
-        self._menu.change_failed(error)
-
-    def microphone_opened(self, name: str) -> None:
+    def _use_microphone(self, name: str | None) -> None:
         self._status.use_microphone(name)
         self._main.offer_keys()
 
-    def microphone_lost(self) -> None:
-        self._status.use_microphone(None)
-        self._main.offer_keys()
-
-    # Turns.
-
-    def turn_started(self, started: TurnStarted) -> None:
-        self._explained = False
-        self._status.begin_turn(started.source)
-        self._turns.begin(started)
-
-    def caption(self, turn: int, text: str, settled: int) -> None:
-        self._turns.caption(turn, text, settled)
-
-    def captured(self, turn: int, utterance: Utterance) -> None:
-        self._turns.show_utterance(turn, utterance)
-
-    def user_words(self, turn: int, text: str, doubtful: Sequence[int]) -> None:
-        self._turns.show_words(turn, text, doubtful)
-
-    def reading(self, reading: PrefillProgress) -> None:
-        self._status.show_reading(reading)
-
-    def reply_text(self, turn: int, text: str) -> None:
-        self._turns.show_reply(turn, text)
-
-    def spoken_up_to(self, turn: int, text: str) -> None:
-        self._turns.cut(turn, text)
-
-    def turn_finished(self, turn: Turn) -> None:
+    def _finish_turn(self, turn: Turn) -> None:
         if turn.outcome is Outcome.NO_SPEECH and not self._explained:
             self._main.notify("Nothing was heard.")
         elif turn.outcome is Outcome.FAILED:
@@ -113,33 +122,9 @@ class EventDisplay(EventView):
         if self._turns.finish(turn):
             self._main.program.call_after_refresh(gc_tuning.collect, self._turns.over)
 
-    # Sentences.
-
-    def notice(self, message: str, severity: Severity) -> None:
+    def _notice(self, message: str, severity: Severity) -> None:
         if severity == "error":
             self._status.show_problem(message)
             return
         self._explained |= severity != "information"
         self._main.notify(message, severity=severity)
-
-    def key_needed(self, turn: int, call: ToolCall) -> None:
-        question = f"Enter: run `{call_text(call)}`. Esc: no."
-        self._turns.transcript.add_line("?", question)
-
-    def tool_ended(self, turn: int, report: CallReport) -> None:
-        self._turns.transcript.add_line("›", call_line(report))
-
-    def remark(self, sentence: str) -> None:
-        self._turns.transcript.add_line("!", sentence)
-
-    def clip_ended(self, error: str) -> None:
-        if error:
-            self._main.notify(error, severity="error")
-
-    def countdowns_changed(self, countdowns: Sequence[Countdown]) -> None:
-        self._timers.use(countdowns)
-
-    def rang(self, sentence: str) -> None:
-        """Show a timer or reminder that is due, and have the terminal notify."""
-        self._turns.transcript.add_line("◔", sentence)
-        self._main.post_message(TerminalNotification(sentence))

@@ -31,6 +31,10 @@ PANEL: Sequence[tuple[str, str]] = (
     ("recognise", "your words, from the sound"),
     ("skill", "an answer without a model: clock, timers, sums"),
     ("prefill", "the model reads them"),
+    ("call", "it asks for a tool"),
+    ("key", "waiting for your key"),
+    ("tool", "the tool does its work"),
+    ("result", "the model reads what came of it"),
     ("token", "it begins to answer"),
     ("clause", "it goes on until there is enough to say"),
     ("language", "in which language that is"),
@@ -42,8 +46,6 @@ PANEL: Sequence[tuple[str, str]] = (
 
 
 class Help(ModalScreen[None]):
-    """Explains each key, and each line of the panel."""
-
     AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar = [Binding("escape,f1,q,enter", "dismiss", "Close")]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from textual import on
 
-from voxtui.dialogue.commands import Attach, Silence, Speak
+from voxtui.dialogue.engine_commands import Attach, Silence, Speak
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Past
 from voxtui.errors import InputError, VoxtuiError
@@ -18,7 +18,7 @@ from voxtui.slash_commands import number, parse
 from voxtui.storage.saved_session import saved_sessions
 from voxtui.terminal.text_input import clipboard_text
 from voxtui.ui.conversation.transcript import Transcript
-from voxtui.ui.history.history import HistoryScreen
+from voxtui.ui.history.history_screen import HistoryScreen
 from voxtui.ui.history.past_turns import show_past
 from voxtui.ui.history.question import KEEP, KEEP_NO, KEEP_YES, Question
 from voxtui.ui.menu.menu import CONVERSATION
@@ -35,8 +35,6 @@ SPARE_ROWS = 8
 
 
 class MainScreen(PromptScreen):
-    """Translates commands and choices into those of the session."""
-
     _removed: RemovedTurn | None = None
     """the turn that `action_undo` puts back"""
 
@@ -209,12 +207,10 @@ class MainScreen(PromptScreen):
         self.action_edit()
 
     def action_speak(self) -> None:
-        """Read the selected answer aloud."""
         if reply := self._reply(self.turns.selected):
             self.session.post(Speak(reply))
 
     def action_delete(self) -> None:
-        """Remove the selected turn; `action_undo` puts it back."""
         if (turn := self.turns.selected) is not None:
             self._removed = remove_turn(self.session, turn)
             self.turns.remove(turn)
@@ -280,14 +276,16 @@ class MainScreen(PromptScreen):
         await self.program.run_action("panel")
 
     def commands(self) -> Iterable[Entry]:
-        yield Entry(CONVERSATION, "New conversation", self.action_new)
-        yield Entry(CONVERSATION, "History", self.action_history, "go on with an earlier one")
-        yield Entry(CONVERSATION, "Answer again", self.action_again, "what was said last")
-        yield Entry(CONVERSATION, "Edit", self.action_edit, "what was heard, and send it instead")
-        yield Entry(CONVERSATION, "Copy", self.action_copy, "the selection, or the last answer")
-        yield Entry(CONVERSATION, "Paste", self.action_paste, "talk about the clipboard's text")
-        yield Entry(CONVERSATION, "Save", self.action_save, "Markdown, JSON and sound files")
-        yield Entry(CONVERSATION, "Mute", self.action_mute, chosen=self.session.muted)
+        yield Entry(CONVERSATION, "New conversation", action="screen.new")
+        yield Entry(CONVERSATION, "History", "go on with an earlier one", action="screen.history")
+        yield Entry(CONVERSATION, "Answer again", "what was said last", action="screen.again")
+        yield Entry(
+            CONVERSATION, "Edit", "what was heard, and send it instead", action="screen.edit"
+        )
+        yield Entry(CONVERSATION, "Copy", "the selection, or the last answer", action="screen.copy")
+        yield Entry(CONVERSATION, "Paste", "talk about the clipboard's text", action="screen.paste")
+        yield Entry(CONVERSATION, "Save", "Markdown, JSON and sound files", action="screen.save")
+        yield Entry(CONVERSATION, "Mute", chosen=self.session.muted, action="screen.mute")
 
     def _do(self, act: Callable[[], object]) -> None:
         try:

@@ -10,12 +10,14 @@ from textual.app import App
 from textual.binding import Binding, BindingsMap
 from textual.widgets import Input
 
-from voxtui.dialogue.commands import Attach, Typing
+from voxtui.dialogue.engine_commands import Attach, Typing
 from voxtui.dialogue.events import State
 from voxtui.dialogue.history.attachments import estimated_tokens
 from voxtui.session.local_session import LocalSession
 from voxtui.session.user_session import NotAllowed
 from voxtui.ui.conversation.turn_views import TurnViews
+from voxtui.ui.driver.keyboard import Paste
+from voxtui.ui.driver.painting import SteppedScreen
 from voxtui.ui.status import Status
 from voxtui.ui.talk.pasted import (
     FIELD_CHARACTERS,
@@ -29,8 +31,6 @@ from voxtui.ui.talk.pasted import (
 )
 from voxtui.ui.talk.talk import PushToTalk
 from voxtui.ui.talk.talkbar import TalkBar
-from voxtui.ui.terminal.keyboard import Paste
-from voxtui.ui.terminal.painting import SteppedScreen
 
 ENTER = ("enter", "ctrl+j")
 """Carriage return, and the line feed of a program that types."""

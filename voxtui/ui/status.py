@@ -14,13 +14,13 @@ from voxtui.dialogue.listening.level import MONITOR, decibels, diagnose_level
 from voxtui.dialogue.listening.listener import ENDING_SECONDS
 from voxtui.errors import ModelMissing, VoxtuiError
 from voxtui.session.local_session import LocalSession
-from voxtui.ui.banner import Banner
 from voxtui.ui.conversation.turn_views import TurnViews
 from voxtui.ui.menu.menu import MICROPHONE as MICROPHONES
 from voxtui.ui.startup import Samples, not_loaded, welcome
 from voxtui.ui.talk.talk import PushToTalk
 from voxtui.ui.talk.talkbar import loudness
 from voxtui.ui.talk.talkkey import Mode
+from voxtui.ui.widgets.banner import Banner
 
 LEVEL_SECONDS = 1.0
 """Seconds between two values of the level; each is the loudest since the one before."""
@@ -200,7 +200,6 @@ class Status:
     # The microphone.
 
     def use_microphone(self, name: str | None) -> None:
-        """Show the microphone that is in use; None: no microphone."""
         before, mended = self.level.name, self.level.name is None or self.level.silent
         if name != before:
             self.level.use(name)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from voxtui.dialogue.commands import Attach
 from voxtui.dialogue.engine import LEAVING_SECONDS
+from voxtui.dialogue.engine_commands import Attach
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.errors import RestartNeeded
 from voxtui.settings.schema import Config
-from voxtui.storage.device_offset import device_offset
-from voxtui.storage.metrics_log import metrics_log
+from voxtui.storage.metrics_files import metrics_writer
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.ui.app import VoxtuiApp
-from voxtui.ui.terminal.restore import terminal_restored
-from voxtui.wiring import clip_opener, devices_engine, make_factories, sample_clips
+from voxtui.ui.driver.restore import terminal_restored
+from voxtui.wiring import devices_engine, make_factories, sample_clips
 
 
 def run(
@@ -30,19 +29,17 @@ def run(
     with (
         native_stderr_in(native_log()),
         terminal_restored(),
-        metrics_log(config.metrics.enabled) as log,
+        metrics_writer(config.metrics.enabled) as log,
     ):
         app = VoxtuiApp(
             lambda emit: devices_engine(config, log.tee(emit), config.ui.captions),
             config,
             sample_clips(),
-            clip_opener(config),
             make_factories(),
         )
         app.continues, app.words = continues, words
         for text in attachments:
             app.session.post(Attach(text))
-        app.event_display.device_offset = device_offset
         try:
             app.run()
         finally:

@@ -16,8 +16,8 @@ from tests.fakes import FakeSpeaker
 from tests.ui.pseudo_terminal import until
 from voxtui.brains.embedded.chat_process import ASK
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
-from voxtui.dialogue.commands import SendText
 from voxtui.dialogue.data import SKILL
+from voxtui.dialogue.engine_commands import SendText
 from voxtui.dialogue.protocols import PastTurn
 from voxtui.settings.schema import HistoryConfig
 

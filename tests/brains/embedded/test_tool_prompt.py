@@ -14,7 +14,7 @@ from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.tool_prompt import grammar, result_line, tool_choice, tool_prefix
 from voxtui.dialogue.data import FinishedCall, Token, ToolCall, UserTranscript
 from voxtui.dialogue.protocols import ReplyOptions, TurnRequest
-from voxtui.dialogue.tools import Tool, ToolResult
+from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.models.installed import model_file
 from voxtui.settings.schema import PRESETS
 

@@ -5,7 +5,7 @@ import json
 from tests.openai_server import event, sends
 from voxtui.dialogue.data import FinishedCall, Token, ToolCall, UserTranscript
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
-from voxtui.dialogue.tools import Tool, ToolResult
+from voxtui.dialogue.tool_interface import Tool, ToolResult
 
 SCHEMA = '{"type": "object", "properties": {"place": {"type": "string"}}}'
 

@@ -18,8 +18,8 @@ from tests.fakes import (
     engine_on_fakes,
     frames,
 )
-from voxtui.dialogue.commands import Release, SendText, Talk
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import Release, SendText, Talk
 from voxtui.dialogue.events import (
     Event,
     Loaded,

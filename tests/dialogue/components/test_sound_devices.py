@@ -19,9 +19,15 @@ from tests.fakes import (
     frames,
 )
 from voxtui.dialogue import engine
-from voxtui.dialogue.commands import Release, ReplaceComponents, RescanDevices, SendText, Talk
 from voxtui.dialogue.components import sound_devices
 from voxtui.dialogue.data import FRAME_SECONDS
+from voxtui.dialogue.engine_commands import (
+    Release,
+    ReplaceComponents,
+    RescanDevices,
+    SendText,
+    Talk,
+)
 from voxtui.dialogue.events import (
     Captured,
     Loaded,

@@ -7,8 +7,8 @@ import pytest
 from tests.dialogue.talking import notices, talking
 from tests.fakes import ScriptedBrain
 from tests.ui.pseudo_terminal import until
-from voxtui.dialogue.commands import Attach, NewConversation, SendText
 from voxtui.dialogue.data import Token
+from voxtui.dialogue.engine_commands import Attach, NewConversation, SendText
 from voxtui.dialogue.events import Notice, PrefillProgress
 from voxtui.dialogue.history.attachments import Attachment, estimated_tokens, fit
 from voxtui.dialogue.history.history import History

@@ -7,7 +7,8 @@ import pytest
 
 from tests.dialogue.talking import SPEECH, EngineTest, talking
 from tests.fakes import FakeSpeaker, ScriptedBrain, frames
-from voxtui.dialogue.commands import (
+from voxtui.dialogue.data import FRAME_SECONDS, Token, Utterance
+from voxtui.dialogue.engine_commands import (
     Answer,
     InsertTurn,
     NewConversation,
@@ -18,7 +19,6 @@ from voxtui.dialogue.commands import (
     Truncate,
     UseReplyOptions,
 )
-from voxtui.dialogue.data import FRAME_SECONDS, Token, Utterance
 from voxtui.dialogue.events import (
     Captured,
     Notice,

@@ -24,8 +24,8 @@ from tests.fakes import (
     frames,
 )
 from voxtui.audio.clips import Clip, speak
-from voxtui.dialogue.commands import Cancel, Release, SendText, Talk
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, Frame, SpeechChunk, Utterance
+from voxtui.dialogue.engine_commands import Cancel, Release, SendText, Talk
 from voxtui.dialogue.events import (
     Caption,
     Notice,

@@ -6,7 +6,7 @@ import threading
 
 from tests.dialogue.talking import notices, talking
 from tests.fakes import SECONDS, BeepVoice, FakeSpeaker, ScriptedBrain
-from voxtui.dialogue.commands import Cancel, Mute, SendText, Speak, Talk
+from voxtui.dialogue.engine_commands import Cancel, Mute, SendText, Speak, Talk
 from voxtui.dialogue.events import Event, Notice, State, StateChanged, TurnFinished
 from voxtui.dialogue.timestamps import Outcome
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.dialogue.talking import talking, text
 from tests.fakes import SECONDS, FakeSpeaker, ScriptedBrain, frames
-from voxtui.dialogue.commands import Mute, Redo, Release, SendText, Silence, Talk
 from voxtui.dialogue.data import SKILL
+from voxtui.dialogue.engine_commands import Mute, Redo, Release, SendText, Silence, Talk
 from voxtui.dialogue.events import (
     Rang,
     Remark,

@@ -10,12 +10,12 @@ import pytest
 from tests.dialogue.talking import talking, text
 from tests.dialogue.turn.test_skills import ClockOnly
 from tests.fakes import ScriptedBrain
-from voxtui.dialogue.commands import Cancel, Confirm, Redo, SendText
 from voxtui.dialogue.data import SKILL, FinishedCall, ToolCall
+from voxtui.dialogue.engine_commands import Cancel, Confirm, Redo, SendText
 from voxtui.dialogue.events import KeyNeeded, ToolCalled, ToolEnded
 from voxtui.dialogue.protocols import SkillAnswer, SkillRequest
 from voxtui.dialogue.timestamps import Outcome
-from voxtui.dialogue.tools import CallOutcome, Tool, ToolResult, offered
+from voxtui.dialogue.tool_interface import CallOutcome, Tool, ToolResult, offered
 from voxtui.errors import InputError
 
 DISK = ToolCall("disk", '{"path": "/"}')
@@ -156,6 +156,17 @@ def test_what_acts_is_refused_where_no_key_can_be_pressed():
         turn = t.ask()
     assert (tool.arguments, ended(t)) == ([], [CallOutcome.REFUSED])
     assert "key" in turn.reply
+
+
+def test_what_the_user_trusts_needs_no_key_but_is_not_repeated():
+    tool = FakeTool(ToolResult("", "Off."))
+    trusted = replace(lights(tool), trusted=True)
+    with with_tools(ScriptedBrain(heard="lights off"), trusted) as t:
+        number = t.ask().number
+        t.engine.post(Redo(number))
+        turn = t.turn()
+    assert (len(tool.arguments), t.events.of(KeyNeeded)) == (1, [])
+    assert "already" in turn.reply
 
 
 def test_again_does_not_repeat_what_acts():

@@ -19,7 +19,8 @@ from tests.fakes import (
     Flag,
     ScriptedBrain,
 )
-from voxtui.dialogue.commands import (
+from voxtui.dialogue.data import FRAME_SECONDS, SpeechChunk, Token, Utterance
+from voxtui.dialogue.engine_commands import (
     Cancel,
     Mute,
     NewConversation,
@@ -28,7 +29,6 @@ from voxtui.dialogue.commands import (
     SendText,
     Talk,
 )
-from voxtui.dialogue.data import FRAME_SECONDS, SpeechChunk, Token, Utterance
 from voxtui.dialogue.events import (
     Captured,
     Notice,

@@ -7,7 +7,7 @@ from tests.ui.conftest import screen
 from tests.ui.states import ANSWER
 from voxtui.dialogue.events import ReplyText
 from voxtui.settings.schema import Config, UiConfig
-from voxtui.storage.turn_metrics import characters_at
+from voxtui.storage.derived_latencies import characters_at
 from voxtui.ui.conversation.turn_view import LONGEST_LIT
 from voxtui.ui.themes import DARK
 

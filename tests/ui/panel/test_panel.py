@@ -92,8 +92,7 @@ async def test_the_measured_device_offset_is_shown_below_the_first_sound(size):
         s.engine.finish(timestamps=MARKS, reply="x")
         await s.settle()
         assert "heard at" not in s.text
-        s.app.event_display.device_offset = {"a speaker": 38.0}.get
-        s.engine.load()
+        s.app.panel.devices_add(38.0)
         await s.settle()
         assert "heard at 550 ms: the devices add 38" in s.text
 

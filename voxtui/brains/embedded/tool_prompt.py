@@ -15,7 +15,7 @@ from typing import Any, cast
 from voxtui.brains.embedded.chat_process import ASK, chatml
 from voxtui.dialogue.data import FinishedCall, ToolCall
 from voxtui.dialogue.protocols import Past, ReplyOptions
-from voxtui.dialogue.tools import Tool, offered
+from voxtui.dialogue.tool_interface import Tool, offered
 
 CALL_TOKENS = 96
 """Most tokens of a call."""

@@ -36,7 +36,6 @@ class DictateOptions:
     pane: str | None = None
     """a pane of tmux; None: the active one"""
     quiet: bool = False
-    """no status and no captions on stderr"""
 
 
 def run(config: Config, options: DictateOptions) -> bool:

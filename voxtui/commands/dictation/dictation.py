@@ -64,8 +64,6 @@ class DictationView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A microphone that delivers no more."""
-
     opening: object
     """see `SoundDevices.is_in_use`"""
     message: str
@@ -93,7 +91,6 @@ class Dictation:
         self._problem = ""
         """a sentence about the microphone, or about the last segment that was left out"""
         self._pass_s = 0.0
-        """duration of that pass"""
         self._quiet_s = 0.0
         """silence since the beginning, or since the last speech"""
         self._heard = False

@@ -113,7 +113,6 @@ def fingerprint(config: Config) -> str:
 
 
 def resident_command(arguments: Sequence[str]) -> list[str]:
-    """Return the command that starts the resident process with these options."""
     # -P: a module in the current directory must not be imported in the place of ours.
     return [sys.executable, "-P", "-m", "voxtui", "dictate", "--resident", *arguments]
 

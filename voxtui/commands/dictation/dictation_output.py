@@ -159,7 +159,6 @@ def _clipboard_program() -> list[str] | None:
 
 
 def _open_terminal() -> FileIO:
-    """Open the terminal for a sequence. Raises InputError."""
     try:
         return FileIO("/dev/tty", "wb")
     except OSError as error:
@@ -201,7 +200,6 @@ def _connects(family: socket.AddressFamily, address: str | tuple[str, int]) -> b
 
 
 def _check_pane(pane: str | None) -> None:
-    """Raise InputError if tmux has no such pane, or its program has ended."""
     if shutil.which("tmux") is None:
         raise InputError("tmux is not installed.", "--to clipboard or --to type need none.")
     target = ["-t", pane] if pane else []

@@ -79,7 +79,6 @@ def readable(line: str) -> str:
 
 
 def _lines(pieces: Iterable[str]) -> Iterator[str]:
-    """Yield each line as soon as it is complete, without formatting."""
     rest = ""
     for piece in pieces:
         *lines, rest = _LINE_END.split(rest + piece)

@@ -21,7 +21,7 @@ import click
 from voxtui.audio.portaudio import Probe, find, probe
 from voxtui.brains.remote.remote_brain import RemoteBrain
 from voxtui.brains.voxtral.cuda_errors import TRY_AGAIN, Marker
-from voxtui.commands.devices import HELD, configured_devices, hear
+from voxtui.commands.devices_command import HELD, configured_devices, hear
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.dialogue.listening.level import SHOWS_LEVEL, SILENT, diagnose_level
 from voxtui.errors import DeviceError, ModelError, how_to_install
@@ -70,33 +70,28 @@ class Finding:
 
 
 def run(config: Config, as_json: bool = False) -> bool:
-    if not as_json:
-        return examine(config, lambda: check_voice(config))
-    found = [*findings(config, lambda: check_voice(config))]
+    """Print what was found. Return whether a conversation is possible."""
+    found: list[Finding] = []
+    for finding in findings(config):
+        found.append(finding)
+        if not as_json:
+            click.echo(f"{finding.verdict:<8} {finding.what}")
+            if finding.fix:
+                click.echo(f"{'':<8} {finding.fix}")
     possible = all(finding.verdict != "missing" for finding in found)
-    told = {"possible": possible, "findings": [asdict(finding) for finding in found]}
-    click.echo(json.dumps(told, ensure_ascii=False))
+    if as_json:
+        about = {"possible": possible, "findings": [asdict(finding) for finding in found]}
+        click.echo(json.dumps(about, ensure_ascii=False))
+    else:
+        no, yet = ("A", "") if possible else ("No", " yet")
+        click.echo(f"\n{no} conversation is possible{yet}.")
     return possible
 
 
-def examine(config: Config, make_voice: Callable[[], object]) -> bool:
-    """Do what `run` does in words; `make_voice` raises ModelError if no voice works here."""
-    possible = True
-    for finding in findings(config, make_voice):
-        click.echo(f"{finding.verdict:<8} {finding.what}")
-        if finding.fix:
-            click.echo(f"{'':<8} {finding.fix}")
-        possible &= finding.verdict != "missing"
-    click.echo(
-        "\nA conversation is possible." if possible else "\nNo conversation is possible yet."
-    )
-    return possible
-
-
-def findings(config: Config, make_voice: Callable[[], object]) -> Iterator[Finding]:
+def findings(config: Config) -> Iterator[Finding]:
     yield from _embedded(config)
     yield from _remote(config)
-    yield from _voice(config, make_voice)
+    yield from _voice(config)
     yield from languages(config)
     yield from _memory()
     yield _disk()
@@ -154,9 +149,9 @@ def _silence() -> Utterance:
     return Utterance(np.zeros(SAMPLE_RATE, np.float32), ((0.0, 1.0),), 0.0)
 
 
-def _voice(config: Config, make_voice: Callable[[], object]) -> Iterator[Finding]:
+def _voice(config: Config) -> Iterator[Finding]:
     try:
-        make_voice()
+        check_voice(config)
     except ModelError as error:
         yield Finding("missing", f"voice: {error.message}", error.hint)
     else:
@@ -218,7 +213,6 @@ def _weights(config: Config) -> Finding:
 
 
 def _words() -> Iterator[Finding]:
-    """Yield a note if the recogniser has to choose among words by their sound alone."""
     try:
         model_file(WORD_MODEL)
     except ModelError:
@@ -348,7 +342,6 @@ def _talk_key(releases: bool) -> Finding:
 
 
 def _gpu(config: Config) -> Iterator[Finding]:
-    """Check the GPU and the packages of Voxtral and Kokoro; without a GPU only if configured."""
     brain, voice = config.brain.name, config.voice.engine
     try:
         gpu = first_gpu()
@@ -385,7 +378,6 @@ def _gpu_memory(gpu: Gpu) -> Finding:
 
 
 def _fast_path(config: Config) -> Iterator[Finding]:
-    """Report whether the next start tries the fast path of Voxtral, if Voxtral can run here."""
     try:
         _voxtral_weights(config)
     except ModelError:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 
 import click
 
 from voxtui.audio.loopback_delay import CHIRPS, Loopback, measure
 from voxtui.dialogue.listening.level import decibels
-from voxtui.dialogue.protocols import Microphone, Speaker
 from voxtui.settings.schema import AudioConfig
 from voxtui.storage.device_offset import offset_file, save_offset
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
@@ -22,14 +20,10 @@ def run(audio: AudioConfig) -> bool:
 
     Raises DeviceError and InputError.
     """
-    with native_stderr_in(native_log()):
-        speaker, microphone = build_speaker(audio.output), build_microphone(audio.input)
-        return measure_offset(speaker, microphone, offset_file())
-
-
-def measure_offset(speaker: Speaker, microphone: Microphone, results: Path) -> bool:
+    speaker, microphone = build_speaker(audio.output), build_microphone(audio.input)
     click.echo(f"{CHIRPS} chirps, as loud as the speaker is set …")
-    found = measure(speaker, microphone)
+    with native_stderr_in(native_log()):
+        found = measure(speaker, microphone)
     heard = len(found.offsets)
     click.echo(f"{heard} heard by {microphone.name!r}, from {speaker.name!r}")
     click.echo(f"noise floor    {decibels(found.noise)}")
@@ -41,8 +35,8 @@ def measure_offset(speaker: Speaker, microphone: Microphone, results: Path) -> b
         f"round trip     {_times(found.round_trips)}, from handing a sound over to hearing it"
     )
     click.echo(f"device offset  {_times(found.offsets)}, which the sound system does not know of;")
-    click.echo(f"{'':<15}shown beside first sound from now on ({results})")
-    save_offset(results, speaker.name, microphone.name, median(found.offsets))
+    click.echo(f"{'':<15}shown beside first sound from now on ({offset_file()})")
+    save_offset(offset_file(), speaker.name, microphone.name, median(found.offsets))
     return True
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from voxtui.dialogue.commands import ReplaceComponents
 from voxtui.dialogue.components.sound_devices import SoundDevices
 from voxtui.dialogue.data import SpeechChunk
+from voxtui.dialogue.engine_commands import ReplaceComponents
 from voxtui.dialogue.events import Event, Loaded, Loading, Notice
 from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.live_config import LiveConfig
@@ -30,8 +30,6 @@ CHECK_RATE, CHECK_SECONDS = 48_000, 0.25
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The models of an engine."""
-
     detector: SpeechDetector
     brain: Brain | Fallbacks[Brain]
     voice: Voice | Fallbacks[Voice] | None = None
@@ -76,7 +74,6 @@ class Components:
 
     @property
     def brain(self) -> Brain:
-        """The brain that is loaded. Raises ModelError if none is loaded."""
         if self._brain is None:
             raise ModelError("No model is loaded.")
         return self._brain
@@ -88,7 +85,6 @@ class Components:
 
     @property
     def has_next_brain(self) -> bool:
-        """True if another brain may replace one that is lost."""
         return len(self._brains.makers) > 1
 
     def load(self, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
@@ -114,7 +110,6 @@ class Components:
         )
 
     def report(self, events: list[Event]) -> None:
-        """Report the parts in use, then the events that explain what changed."""
         self._emit(self.loaded())
         for event in events:
             self._emit(event)
@@ -186,7 +181,6 @@ class Components:
         return not self.voice.stuck
 
     def close(self) -> None:
-        """Close every part. May be called twice."""
         self.devices.close()
         if self.voice is not None:
             self.voice.close()
@@ -269,7 +263,6 @@ class Closing(Exception):
 
 
 def play_check_tone(speaker: Speaker, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
-    """Play a soft tone until it ends or `stopped`. Raises DeviceError."""
     import numpy as np
 
     at = np.arange(round(CHECK_RATE * CHECK_SECONDS)) / CHECK_RATE

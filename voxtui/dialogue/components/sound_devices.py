@@ -37,8 +37,6 @@ _STARTING = object()
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """The configured devices."""
-
     microphone: Microphone | None = None
     """None: clips and text only."""
     speaker: Speaker | None = None
@@ -73,7 +71,6 @@ class SoundDevices:
         self._chosen = (devices.microphone, devices.speaker)
         """the configured or chosen devices, even while others replace them"""
         self.speaker_lost = False
-        """the speaker failed during an answer"""
         self._system = devices.system
         self._on_frame = on_frame
         self._on_lost = on_lost
@@ -214,7 +211,6 @@ class SoundDevices:
         return events
 
     def listen(self, microphone: Microphone) -> None:
-        """Open `microphone`. Raises DeviceError."""
         opening = object()
         microphone.open(self._on_frame, partial(self._on_lost, opening))
         self._openings[microphone] = opening
@@ -294,7 +290,6 @@ class SoundDevices:
 
 
 def _first(candidates: Iterable[T | None], begin: Callable[[T], None]) -> T | None:
-    """Return the first candidate with which `begin` succeeds."""
     for candidate in candidates:
         with suppress(DeviceError):
             if candidate is not None:

@@ -43,7 +43,6 @@ def estimated_tokens(text: str) -> int:
 
 
 def attached_tokens(past: Iterable[PastTurn]) -> int:
-    """Return about how many tokens of a conversation are attached texts."""
     return sum(estimated_tokens(turn.user_text) for turn in past if turn.attached)
 
 

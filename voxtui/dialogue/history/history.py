@@ -74,7 +74,6 @@ class History:
             self.past = self.past[:-1]
 
     def set_words(self, turn: int, words: str) -> None:
-        """Set the user's words in a turn, if it is in the history."""
         if (place := self._place(turn, user=True)) is not None:
             spoken = replace(self.past[place], words=words)
             self._put(place, spoken if self._config.current.history.turns else _as_text(spoken))
@@ -90,7 +89,6 @@ class History:
         self.past = self.dropped = ()
 
     def resume(self, past: Sequence[PastTurn]) -> None:
-        """Go on with `past`, as far as there is room."""
         if past:
             self._set(tuple(past))
 
@@ -112,7 +110,6 @@ class History:
         self._forgotten = (), ()
 
     def remove(self, turn: int, user: bool) -> None:
-        """Remove the user's part, or the reply, of a turn."""
         if not user:
             self.cut(turn, None)
         elif (place := self._place(turn, user=True)) is not None:

@@ -29,7 +29,6 @@ class VoiceBargeIn:
         self._turn: int | None = None
 
     def warm_up(self) -> None:
-        """Load the detector. Raises ModelError."""
         warm_up(self._detector)
 
     def interrupts(self, frame: Frame, turn: int) -> bool:

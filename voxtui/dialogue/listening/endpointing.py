@@ -49,7 +49,6 @@ class SpeechGate:
         self._speech = False
 
     def verdict(self, probability: float) -> bool:
-        """Return True if the next frame, with this probability (0..1), is speech."""
         floor = self._threshold - HYSTERESIS if self._speech else self._threshold
         self._speech = probability >= max(floor, 0.01)
         return self._speech
@@ -71,7 +70,6 @@ class Endpointer:
         self._skipping, self._quiet = True, 0.0
 
     def starts(self, speech: bool) -> bool:
-        """Return True if this frame's verdict completes the speech that begins a turn."""
         if self._skipping:
             self._quiet = 0.0 if speech else self._quiet + FRAME_SECONDS
             self._skipping = self._quiet < self._end
@@ -83,6 +81,5 @@ class Endpointer:
         return True
 
     def ends(self, recording: Recording) -> bool:
-        """Return True if enough silence follows the speech of `recording`."""
         extent = recording.extent
         return extent.speech_frames > 0 and extent.quiet_frames * FRAME_SECONDS >= self._end

@@ -83,7 +83,6 @@ class Clipping:
 
 
 def describe_overflows(count: int) -> str:
-    """Return the sentence for an utterance in which sound was lost `count` times."""
     times = "once" if count == 1 else f"{count} times"
     return (
         f"Part of what you said was lost: the microphone was not read in time ({times}). "

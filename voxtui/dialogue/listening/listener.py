@@ -63,7 +63,6 @@ class Finished:
     utterance: Utterance
     released_at: float
     too_long: bool
-    """`audio.max_utterance_s` ended it"""
     overflows: int
     """gaps: sound that was lost because the device was not read in time"""
     spoken: str = ""
@@ -138,7 +137,6 @@ class Listener:
         return max(0.0, self._config.audio.max_utterance_s - live.recording.seconds)
 
     def warm_up(self) -> None:
-        """Load the detector. Raises ModelError."""
         warm_up(self._detector)
 
     def begin(self, source: str, at: float, hands_free: bool = False) -> list[Frame]:
@@ -210,7 +208,6 @@ class Listener:
         return enabled and frame.source == MICROPHONE
 
     def skip(self) -> None:
-        """Hands-free: begin nothing before the speech in progress has ended."""
         self._endpointer.skip()
 
     def note_speech(self, timestamps: Timestamps, words: str = "") -> None:
@@ -276,7 +273,6 @@ class Listener:
         return words if began_at < ended_at else ""
 
     def _is_echo(self, frame: Frame, seconds: float) -> bool:
-        """Return True if `frame` holds our own speech, or its echo of up to `seconds`."""
         if frame.source != MICROPHONE or frame.echo_free:
             return False
         if self._config.vad.listen_while_speaking:
@@ -286,8 +282,6 @@ class Listener:
 
 
 class _LiveRecording:
-    """A recording in progress."""
-
     def __init__(self, source: str, began_at: float, heard_from: float, hands_free: bool) -> None:
         self.source = source
         self.began_at = began_at

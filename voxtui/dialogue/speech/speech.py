@@ -194,8 +194,6 @@ class VoiceWorker:
 
 @dataclass(slots=True)
 class SpokenClause:
-    """A clause that went to the voice."""
-
     length: int
     """characters of the reply it covers"""
     text: str

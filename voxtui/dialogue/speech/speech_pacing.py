@@ -27,7 +27,6 @@ class SpeechPacing:
         self._making_s += seconds
 
     def queued(self, seconds: float, now: float) -> None:
-        """Note that `seconds` of speech went to the speaker."""
         self._ends = max(now, self._ends or now) + seconds
 
     def patience(self, characters: int, now: float) -> float | None:

@@ -6,9 +6,9 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from voxtui.dialogue.commands import Ring
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.dialogue import Dialogue
+from voxtui.dialogue.engine_commands import Ring
 from voxtui.dialogue.events import Event, Notice, Reminded, RingsIn, State
 from voxtui.dialogue.prefetch import prefetch
 from voxtui.dialogue.protocols import SkillAnswer

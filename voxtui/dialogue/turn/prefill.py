@@ -65,7 +65,6 @@ class HistoryPrefill:
             self.read(self._dialogue.history.past)
 
     def replace_lost_brain(self, reason: ModelLost) -> None:
-        """Load the next brain, which reads the history."""
         dialogue = self._dialogue
         dialogue.enter(State.LOADING)
         dialogue.components.replace_lost_brain(reason)

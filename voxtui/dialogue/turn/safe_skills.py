@@ -11,7 +11,7 @@ from traceback import extract_tb
 from voxtui.dialogue.data import ToolCall
 from voxtui.dialogue.events import Event
 from voxtui.dialogue.protocols import SkillAnswer, SkillRequest, Skills
-from voxtui.dialogue.tools import Tool
+from voxtui.dialogue.tool_interface import Tool
 
 _log = logging.getLogger(__name__)
 

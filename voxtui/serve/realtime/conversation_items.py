@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from voxtui.dialogue.commands import AddResult, InsertTurn, RemovePart, Truncate
 from voxtui.dialogue.data import FinishedCall, Token, ToolCall
+from voxtui.dialogue.engine_commands import AddResult, InsertTurn, RemovePart, Truncate
 from voxtui.dialogue.protocols import PastTurn
 from voxtui.dialogue.turn.turn_taking import SPOKEN_TURNS
 from voxtui.serve.function_tools import tool_name

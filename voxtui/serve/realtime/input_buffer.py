@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from voxtui.dialogue.commands import Cancel, Release, Talk
 from voxtui.dialogue.data import FRAME_SECONDS, Frame
+from voxtui.dialogue.engine_commands import Cancel, Release, Talk
 from voxtui.serve.realtime.protocol import Item
 from voxtui.serve.realtime.wire_audio import Frames
 

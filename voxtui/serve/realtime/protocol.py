@@ -17,7 +17,7 @@ from msgspec import Meta
 from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
 from voxtui.serve.realtime.session_settings import Json, Settings, invalid, invalid_field
 from voxtui.serve.realtime.wire_audio import Sound
-from voxtui.storage.turn_metrics import stages
+from voxtui.storage.derived_latencies import stages
 
 MOST_METADATA = 16
 """pairs"""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from msgspec.structs import replace
 
 from voxtui.audio.pcm import PcmStream
-from voxtui.dialogue.commands import Answer, Cancel, Release, UseReplyOptions
 from voxtui.dialogue.data import MICROPHONE, Frame
+from voxtui.dialogue.engine_commands import Answer, Cancel, Release, UseReplyOptions
 from voxtui.dialogue.events import (
     Caption,
     Captured,

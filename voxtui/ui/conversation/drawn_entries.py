@@ -23,7 +23,7 @@ from textual.widget import Widget
 
 from voxtui.ui.conversation.line_index import LineIndex
 from voxtui.ui.conversation.paragraph import KINDS, NO_LOOK, Line, Look, Paragraph
-from voxtui.ui.terminal.painting import paint_now
+from voxtui.ui.driver.painting import paint_now
 
 DRAWN_SCREENS = 2
 """Screens of drawn lines that are cached. A drawn line is about fifty objects."""
@@ -204,7 +204,6 @@ class DrawnEntries(ScrollView):
         return not entry.spaced or self._entry(number - 1) is entry  # not the empty line above
 
     def _entry(self, number: int) -> Paragraph | None:
-        """Return the entry of line `number`; None above and below the conversation."""
         index = self._column.find(number)
         return None if index is None else self.entries[index]
 

@@ -45,7 +45,6 @@ class TurnView:
         self._pieces: list[str] = []
         """the pieces of the answer so far"""
         self._length = 0
-        """characters in `_pieces`"""
         self._visible = False
         """True once the answer holds a visible character"""
         self._paragraphs: list[tuple[int, Paragraph]] = []

@@ -12,7 +12,7 @@ from textual.timer import Timer
 from voxtui.dialogue.data import TYPED, Utterance
 from voxtui.dialogue.events import TurnStarted
 from voxtui.dialogue.timestamps import Milestone, Timestamps, Turn
-from voxtui.storage.turn_metrics import PlaybackLead, characters_at
+from voxtui.storage.derived_latencies import PlaybackLead, characters_at
 from voxtui.ui.conversation.paragraph import Paragraph
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.conversation.turn_view import TurnView
@@ -39,11 +39,9 @@ class TurnViews:
     def __init__(self, transcript: Transcript, panel: LatencyPanel) -> None:
         self.view: TurnView | None = None
         self.timestamps: Timestamps | None = None
-        """timestamps of the turn in progress"""
         self.number = 0
         """the number of the newest turn; 0: there was none yet"""
         self.over = 0
-        """the number of finished turns"""
         self._finished: dict[int, tuple[TurnView, Turn]] = {}
         """the answered turns of the conversation, by number, to be selected"""
         self._removed: tuple[TurnView, Turn, int] | None = None
@@ -227,7 +225,6 @@ class TurnViews:
             self._finished[self.number] = (view, turn)
 
     def tick(self, listening: bool) -> None:
-        """Show the marks and the seconds of speech of the turn in progress."""
         now = time.monotonic()
         if self.timestamps is not None and now >= self._words_due:
             self.panel.follow(self.timestamps, now)

@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 
 from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.settings.schema import Targets
-from voxtui.storage.turn_metrics import FIRST_SOUND, TOTAL, TTFT, Headline, SessionTimes, Verdict
+from voxtui.storage.derived_latencies import (
+    FIRST_SOUND,
+    TOTAL,
+    TTFT,
+    Headline,
+    SessionTimes,
+    Verdict,
+)
 
 NO_TURN = Turn(0, "", Outcome.ANSWERED, {})
 """on display before the first turn"""
@@ -36,7 +43,6 @@ class TurnTimes:
     targets: Targets
     session: SessionTimes = field(default_factory=SessionTimes)
     turn: Turn = NO_TURN
-    """the turn on display"""
     selected: bool = False
     """the turn on display was selected; it is not the newest one"""
     past: bool = False

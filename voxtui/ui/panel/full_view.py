@@ -12,8 +12,6 @@ from voxtui.ui.panel.waterfall import Waterfall
 
 
 class FullView(Vertical):
-    """A table with percentiles, the stages, and the last turns."""
-
     def __init__(self) -> None:
         super().__init__()
         self._numbers = PercentileTable()

@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from voxtui.dialogue.timestamps import Turn
 from voxtui.settings.schema import DEFAULT_BRAIN, TARGETS, Targets
-from voxtui.storage.turn_metrics import FIRST_SOUND, WINDOW, Verdict, chart_top
+from voxtui.storage.derived_latencies import FIRST_SOUND, WINDOW, Verdict, chart_top
 from voxtui.ui.bars import CLIPPED, LOWER_EIGHTHS
 from voxtui.ui.panel.formatting import PEOPLE_NAMES, TurnTimes, main_headline, number
 

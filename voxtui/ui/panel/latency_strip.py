@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual.content import Content
 from textual.widgets import Static
 
-from voxtui.storage.turn_metrics import Stage, stages
+from voxtui.storage.derived_latencies import Stage, stages
 from voxtui.ui.bars import HALF_LINE, LINE
 from voxtui.ui.panel.formatting import TurnTimes, figure, plain_ms
 from voxtui.ui.panel.waterfall import plain_stages

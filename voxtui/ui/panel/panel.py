@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.settings.schema import Targets
-from voxtui.storage.turn_metrics import PlaybackLead
+from voxtui.storage.derived_latencies import PlaybackLead
 from voxtui.ui.panel.formatting import NO_TURN, TurnTimes
 from voxtui.ui.panel.full_view import FullView
 from voxtui.ui.panel.latency_strip import LatencyStrip
@@ -46,7 +46,6 @@ class LatencyPanel(Container):
     def __init__(self, targets: Targets) -> None:
         super().__init__()
         self.chosen: PanelSize = "line"
-        """the size in force"""
         self._times = TurnTimes(targets)
         self.strip = LatencyStrip(self._times)
         self._glance = SummaryView()
@@ -56,7 +55,6 @@ class LatencyPanel(Container):
         self._live = self._finished = NO_TURN
         self._selected: Turn | None = None
         self._typed = False
-        """true while a typed turn is in progress"""
         self._lead = PlaybackLead()
 
     def compose(self) -> ComposeResult:

@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from voxtui.dialogue.timestamps import Milestone, Turn
-from voxtui.storage.turn_metrics import (
+from voxtui.storage.derived_latencies import (
     HEADLINES,
     SPEED,
     TIMES,
@@ -34,8 +34,6 @@ TREND_CELLS = 10
 
 
 class PercentileTable(Static):
-    """Each headline of this turn, its target, and the percentiles of the last turns."""
-
     def __init__(self) -> None:
         super().__init__(markup=False)
 

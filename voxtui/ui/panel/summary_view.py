@@ -7,7 +7,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from voxtui.storage.turn_metrics import FIRST_SOUND, TOTAL, TTFT
+from voxtui.storage.derived_latencies import FIRST_SOUND, TOTAL, TTFT
 from voxtui.ui.panel.formatting import (
     PEOPLE_NAMES,
     TYPED,

@@ -35,7 +35,6 @@ def joined_lines(text: str) -> str:
 
 
 def at_least_tokens(characters: int) -> int:
-    """Return the fewest tokens that a text of so many characters may be counted as."""
     return characters // BYTES_PER_TOKEN
 
 
@@ -116,8 +115,6 @@ class PastedTexts(Static):
 
 
 class PastedView(ModalScreen[None]):
-    """Shows a pasted text in full."""
-
     AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar = [Binding("escape,tab,enter,q", "dismiss", "Close")]
 

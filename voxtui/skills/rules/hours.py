@@ -1,0 +1,152 @@
+"""Read times of day, and the moment that `tomorrow at nine` means."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+
+from voxtui.skills.local_time import local, utc
+from voxtui.skills.rules.days import Ambiguous, read_day
+from voxtui.skills.rules.forms import english, matches, pattern
+from voxtui.skills.rules.normalise import seconds_in
+
+_PIECE = pattern(
+    r"(?P<span>{in_span})|(?P<later>{later})|(?P<day>{on_day})(?![:\d])"
+    r"|(?P<part>{part_of_day})|(?P<clock>(?:at |by )?{clock_time})"
+)
+_CLOCK = english("clock_times")
+
+_EARLIEST_BARE, _NOON = 7, 12
+"""Hours of another day that are taken as the morning if nothing else is said."""
+
+
+@dataclass(slots=True)
+class _Moment:
+    """The parts of a moment, as they were found."""
+
+    day: date | None = None
+    part: str = ""
+    hour: int | None = None
+    minute: int = 0
+    certain: bool = False
+    """the hour is one of 24"""
+
+
+def read_moment(text: str, now: datetime) -> datetime:
+    """Return the local moment of a text that is a `bare_when` of the forms.
+
+    Raises Ambiguous with a question if it means none, several, or one that has passed.
+    """
+    wanted, after_days = _Moment(), False
+    position = 0
+    while position < len(text):
+        piece = _PIECE.match(text, position)
+        if piece is None:
+            raise Ambiguous("When?")
+        position = piece.end() + 1
+        if piece["later"] or (after_days and (piece["span"] or piece["day"])):
+            raise Ambiguous("When exactly?")
+        if piece["span"]:
+            moment = _after(piece["span"], now)
+            if position >= len(text):
+                return moment
+            if seconds_in(piece["span"]) % 86_400:
+                raise Ambiguous("When exactly?")
+            wanted, after_days = _Moment(moment.date()), True  # `in 2 days at 9`
+        elif piece["day"]:
+            wanted.day = read_day(re.sub(r"(?i)^on ", "", piece["day"]), now.date())
+            if wanted.day is None:
+                raise Ambiguous("There is no such day. Which day?")
+        elif piece["part"]:
+            wanted.part = piece["part"].lower().split()[-1]
+        else:
+            _read_clock(re.sub(r"^(at|by) ", "", piece["clock"].lower()), wanted)
+    return _resolve(wanted, now)
+
+
+def _after(span: str, now: datetime) -> datetime:
+    """Return the moment after a span."""
+    seconds = seconds_in(span)
+    if not 0 < seconds < 366 * 86_400:
+        raise Ambiguous("When?")
+    # A day ends at the same time on the clock, also in the nights when the clock changes.
+    days = int(seconds // 86_400) if re.search(r"\b(?:day|week)s?\b", span) else 0
+    begun = now + timedelta(days) if days else now
+    return local(utc(begun) + timedelta(seconds=seconds - 86_400 * days))
+
+
+def _read_clock(text: str, wanted: _Moment) -> None:
+    match = next(matches(_CLOCK, text), None)
+    if match is None:
+        raise Ambiguous("At what time?")  # `noon pm`
+    kind, words = match
+    if kind == "name":
+        wanted.hour, wanted.certain = 0 if text == "midnight" else 12, True
+        return
+    hour, half = int(words["hour"]), words["half"]
+    minute = {"half": 30, "quarter": 15, "": 0}.get(words["minute"]) or int(words["minute"] or 0)
+    if words.get("way") == "to":
+        hour, minute = hour - 1 or 12, 60 - minute
+    if hour > 24 or not 0 <= minute <= 59 or (half and not 0 < hour <= 12):
+        raise Ambiguous("There is no such time. At what time?")
+    if half:
+        hour = hour % 12 + (12 if half == "p" else 0)
+    certain = kind == "plain" and (hour > 12 or words["hour"].startswith("0"))
+    wanted.hour, wanted.minute, wanted.certain = hour % 24, minute, bool(half) or certain
+
+
+def _resolve(wanted: _Moment, now: datetime) -> datetime:
+    if wanted.hour is None:
+        raise Ambiguous("At what time?")
+    hours, today = _hours(wanted), now.date()
+    if wanted.day is not None and wanted.day != today:
+        moment = _next(wanted, wanted.day, _choose(hours), now)
+        if moment is None:
+            raise Ambiguous("That time has passed. When?")
+    elif later := next(filter(None, (_next(wanted, today, hour, now) for hour in hours)), None):
+        moment = later
+    elif wanted.day is None and (wanted.part != "tonight" or hours[0] < _EARLIEST_BARE):
+        moment = _next(wanted, today + timedelta(1), hours[0], now)
+    else:
+        raise Ambiguous("That time has passed. At what time?")
+    if moment is None or local(utc(moment)) != moment:
+        raise Ambiguous("The clock skips that time in that night. At what time?")
+    return moment
+
+
+def _next(wanted: _Moment, day: date, hour: int, now: datetime) -> datetime | None:
+    """Return the wanted time of a day, if it is after `now`. It may come twice in a night."""
+    for fold in (0, 1):
+        moment = datetime.combine(day, time(hour, wanted.minute, fold=fold))
+        if utc(moment) > utc(now):
+            return moment
+    return None
+
+
+def _hours(wanted: _Moment) -> list[int]:
+    """Return the hours of 24 that the wanted hour may mean, in order."""
+    hour = wanted.hour
+    assert hour is not None
+    if wanted.certain or hour > 12:
+        return [hour]
+    morning, evening = hour % 12, hour % 12 + 12
+    match wanted.part:
+        case "morning":
+            return [morning]
+        case "afternoon":
+            return [evening]
+        case "evening" | "night" | "tonight" if 5 <= hour < 12:
+            return [evening]
+        case "":
+            return [morning, evening] if hour != 12 else [12, 0]
+        case _:
+            raise Ambiguous("At what time?")
+
+
+def _choose(hours: list[int]) -> int:
+    """Return the hour on another day, if it is clear without a word about the part of the day."""
+    first = hours[0]
+    if len(hours) > 1 and not _EARLIEST_BARE <= first <= _NOON:
+        raise Ambiguous("In the morning or in the afternoon?")
+    return first

@@ -1,0 +1,83 @@
+"""Names of people and pets that the user told in passing: `my sister Anna`."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+
+from voxtui.dialogue.protocols import AUDIO_INPUT, Past
+from voxtui.skills.rules.forms import ENGLISH, PARTS, compile_forms, english, matches, pattern
+from voxtui.skills.rules.intents import Fact
+
+_ASKED = english("people")
+_NAMED = tuple(chain(*compile_forms(ENGLISH["people_named"], PARTS, flags=0).values()))
+_UNSURE, _CORRECTS, _ABOUT_ONESELF = map(pattern, ("{unsure}", "{corrects}", "{oneself}"))
+
+_SURELY_WHOLE = 2
+"""Turns of a history from which nothing was dropped."""
+
+
+def understand(text: str, past: Past) -> Fact | None:
+    """Return the name of one that the user named in `past`, or who that is; None if unsure.
+
+    Of the user nothing is known, if nothing in `past` can hold it.
+    """
+    for kind, words in matches(_ASKED, text):
+        if kind == "own":
+            return _unknown(past)
+        relation, name = (
+            words.get("relation", "").lower(),
+            words.get("name") or words.get("last", ""),
+        )
+        named = {
+            person
+            for person in _named(past)
+            if (person[1:] == (True, relation) if relation else _is_called(person[0], name))
+        }
+        if len(named) != 1:
+            continue
+        (full, mine, related) = named.pop()
+        if relation:
+            return Fact("name", full, f"Your {relation} is called {full}.")
+        if mine:
+            return Fact("name", related, f"{full} is your {related}.")
+    return None
+
+
+def _is_called(full: str, name: str) -> bool:
+    return name.lower() in (full.lower(), full.lower().split()[0])
+
+
+def _unknown(past: Past) -> Fact | None:
+    """Return that a fact about the user is unknown; None if a turn may hold it.
+
+    After a few turns the history may have dropped the first ones, so then the brain answers.
+    """
+    if len(past) > _SURELY_WHOLE:
+        return None
+    for turn in past:
+        words = turn.user_text
+        for form in _ASKED["own"]:
+            words = form.sub("", words)
+        if turn.attached or words.startswith(AUDIO_INPUT) or _ABOUT_ONESELF.search(words):
+            return None
+    return Fact("unknown", "", "I don't know, you haven't told me.")
+
+
+def _named(past: Past) -> list[tuple[str, bool, str]]:
+    """Return each name in the user's words, if it is of the user's own, and the relation."""
+    named: list[tuple[str, bool, str]] = []
+    for turn in past:
+        if turn.attached:
+            continue
+        for sentence in re.split(r"(?<=[.?!;])\s+|[.!;]$", turn.user_text.replace("’", "'")):
+            corrects = _CORRECTS.search(sentence)
+            plain = re.sub(r", not [A-Z]\w+$", "", sentence)
+            if _UNSURE.search(plain):
+                continue
+            for found in chain.from_iterable(form.finditer(plain) for form in _NAMED):
+                mine, relation = found["whose"].lower() in ("my", "our"), found["relation"].lower()
+                if corrects:
+                    named = [one for one in named if one[1:] != (mine, relation)]
+                named.append((found["name"], mine, relation))
+    return named

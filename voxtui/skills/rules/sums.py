@@ -1,0 +1,129 @@
+"""Arithmetic: `fifteen percent of 240`, `two plus three times four`.
+
+A sum is one only if every sign of it was understood. It is computed exactly.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable
+from fractions import Fraction
+
+from voxtui.skills.rules.forms import english, matches, pattern, replacements
+from voxtui.skills.rules.intents import Fact, Question
+from voxtui.skills.rules.spoken import figure
+
+_FORMS = english("arithmetic")
+_ASKED, _ENDING = pattern("{sum_asked} "), pattern(" {sum_ending}$")
+_PHRASES, _WORDS = replacements("sums"), replacements("signs")
+_EXPRESSION = re.compile(r"[-+*/^()²³ ]*(?:(?:0|[1-9]\d*)(?:\.\d+)?(?= |$)[-+*/^()²³ ]*)+")
+_FACTORIAL = re.compile(r"(?<![\d.])(\d|[1-4]\d) ?(?:factorial\b|!(?= [-+*/]))(?! *[!²³])")
+_CERTAIN = re.compile(r"[a-z]|[+*^=×÷²³]")
+"""`3 - 2` and `16 / 9` alone may be a score or a ratio. With one of these they are sums."""
+
+_TWO_READINGS = re.compile(
+    r"(?:^|[-+*/^(])-[\d.]+[\^²³]|[\^²³](?:[\d.]+\^|\^)|\^[\d.]+[²³]|\^\(.*\)[\^²³]"
+    r"|[²³]{3}|\)[²³]{2}"
+)
+"""`minus two squared`, and `two to the power of three squared`. `2 cubed squared` has one."""
+
+_MOST_BITS = 4000
+
+
+class _Unclear(Exception):
+    """The text is not a sum, or it has two readings."""
+
+
+def understand(text: str) -> Fact | Question | None:
+    """Return the result of a sum in words or signs; None if the text is not one."""
+    low = text.lower()
+    asked = _ASKED.match(low)
+    rest = _ENDING.sub("", low[asked.end() :] if asked else low)
+    if not asked and not _CERTAIN.search(low):
+        return None
+    try:
+        for kind, words in matches(_FORMS, rest):
+            b = _value(words["b"])
+            if kind == "root":
+                return _root(b)
+            part = _value(words["a"]) * b / 100
+            return _fact(b - part if kind == "off" else part, words["unit"])
+        for phrase, expression in _PHRASES:
+            if said := phrase.fullmatch(rest):
+                rest = said.expand(expression).replace("negative", "-").replace("minus", "-")
+                break
+        if "^" not in rest:
+            rest = _FACTORIAL.sub(lambda found: str(math.factorial(int(found[1]))), rest)
+        for word, sign in _WORDS:
+            rest = word.sub(sign, rest)
+        if not _EXPRESSION.fullmatch(rest) or not re.search(r"[\d)] *[-+*/^²³]", rest):
+            return None
+        return _fact(_evaluate(rest))
+    except ZeroDivisionError:
+        return Question("A number cannot be divided by zero.")
+    except _Unclear:
+        return None
+
+
+def _value(text: str) -> Fraction:
+    digits = re.sub(r"minus |negative |- ", "", text)
+    return Fraction(digits) if digits == text else -Fraction(digits)
+
+
+def _fact(value: Fraction, unit: str = "", exact: bool = True) -> Fact:
+    said, shown = figure(value)
+    about = "" if exact and shown else "about "
+    return Fact("number", value, f"That is {about}{said}{f' {unit}' if unit else ''}.")
+
+
+def _root(value: Fraction) -> Fact | Question:
+    if value < 0:
+        return Question("A negative number has no square root among the real numbers.")
+    scale = 10**40
+    root = Fraction(math.isqrt(value.numerator * scale**2 // value.denominator), scale)
+    return _fact(root, exact=root * root == value)
+
+
+def _evaluate(text: str) -> Fraction:
+    """Compute a sum with the usual precedence, which is Python's. Raises _Unclear."""
+    text = text.replace(" ", "")
+    if _TWO_READINGS.search(text):
+        raise _Unclear
+    source = re.sub(r"([\d.]+)([²³])([²³])", r"(\1\2)\3", text)
+    source = source.replace("^", "**").replace("²", "**2").replace("³", "**3")
+    try:
+        return _computed(ast.parse(source, mode="eval").body, source)
+    except SyntaxError as error:
+        raise _Unclear from error
+
+
+def _computed(node: ast.expr, source: str) -> Fraction:
+    """Return the exact value of a part of `source`. Raises _Unclear, ZeroDivisionError."""
+    match node:
+        case ast.Constant():
+            return Fraction(source[node.col_offset : node.end_col_offset])
+        case ast.UnaryOp(ast.USub(), operand):
+            return -_computed(operand, source)
+        case ast.BinOp(left, sign, right) if type(sign) in _SIGNS:
+            return _SIGNS[type(sign)](_computed(left, source), _computed(right, source))
+        case _:
+            raise _Unclear
+
+
+def _power(base: Fraction, exponent: Fraction) -> Fraction:
+    size = max(base.numerator.bit_length(), base.denominator.bit_length())
+    if exponent.denominator != 1 or abs(exponent) * size > _MOST_BITS:
+        raise _Unclear
+    return base ** int(exponent)
+
+
+_SIGNS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: lambda a, b: a / b,
+    ast.Pow: _power,
+}

@@ -1,0 +1,152 @@
+"""Requests about timers, and about reminders and alarms at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from itertools import chain
+
+from voxtui.skills.rules.days import Ambiguous
+from voxtui.skills.rules.forms import english, matches, pattern
+from voxtui.skills.rules.hours import read_moment
+from voxtui.skills.rules.intents import (
+    CancelReminder,
+    Do,
+    ListReminders,
+    NewReminder,
+    Question,
+    TimerRequest,
+    Which,
+)
+from voxtui.skills.rules.normalise import normalise, seconds_in, strip_courtesy
+
+LONGEST_SECONDS = 30 * 86_400
+SNOOZE_SECONDS = 300.0
+
+_CHANGES, _TIMERS, _REMINDERS = english("timer_changes"), english("timers"), english("reminders")
+_RINGING = english("ringing")
+
+_REF = pattern(
+    r"{leading}(?P<every>all|every|both|each)?(?: (?:of|the|my|our|those|these))* ?"
+    r"(?P<before>(?:\S+ )*?){timer}"
+    r"(?: (?:called|named|for|in|on|with the name) {leading}(?P<after>.+?))?"
+)
+_SPAN, _NAME, _VAGUE = pattern("{span}"), pattern("{timer_name}"), pattern("{vague}")
+_LEADING, _OWN = pattern("^{leading}"), pattern("^{own}")
+_TIME_LEFT = pattern("{how_long} (?:is )?left")
+_MORE = pattern(r"\b(?:another|extra|additional|more) | more$")
+_NO_NAME = pattern(
+    r"\b(?:{span}|half|quarter|and|seconds?|minutes?|hours?|days?|for|of|timer)\b"
+    r"|\b(?:how|what|why|when|where|who|is|are)\b"
+)
+"""Parts of a request that stand where a name may stand."""
+_STARTS_WITH_TIME = pattern("{when} ")
+
+
+def understand(text: str) -> TimerRequest | Question | None:
+    """Return the request about a timer in a normalised text; None if there is none."""
+    low = text.lower()
+    if "timer" not in low and "count" not in low:
+        if _TIME_LEFT.fullmatch(low):
+            return TimerRequest(Do.STATUS)
+        if not low.startswith(("alert", "notify")):
+            return None
+    changes = matches(_CHANGES, _MORE.sub("", text))
+    for kind, words in chain(changes, matches(_TIMERS, text)):
+        if kind == "ask_length":
+            return _ask_length(words)
+        if kind == "start":
+            request = _start(words)
+        else:
+            which = read_which(words["ref"]) if words.get("ref") else Which()
+            seconds = seconds_in(words.get("span", ""))
+            request = which and TimerRequest(Do(kind), which, seconds)
+        if request is not None:
+            return request
+    return None
+
+
+def _start(words: Mapping[str, str]) -> TimerRequest | Question | None:
+    names = [name for key in ("before", "name", "last") if (name := words.get(key))]
+    if len(names) > 1 or any(_NO_NAME.search(name) for name in names if name != "second"):
+        return None
+    seconds = seconds_in(words["span"])
+    if not 0 < seconds <= LONGEST_SECONDS:
+        return Question("A timer takes from one second to 30 days. For how long?")
+    return TimerRequest(Do.START, Which(names[0].lower() if names else ""), seconds)
+
+
+def _ask_length(words: Mapping[str, str]) -> Question | None:
+    """Ask for the length of a timer that was requested without one or with a vague one."""
+    before, name = words.get("before", ""), words.get("name", "")
+    about = _OWN.sub("", name)
+    vague = _VAGUE.fullmatch(name)
+    if not vague and (re.search(r"\d", about) or len(about.split()) > 3 or _NO_NAME.search(before)):
+        return None
+    name = "" if vague else before or about
+    named = f" called {name}" if name else ""
+    return Question("For how long?", f"set a timer{named} for {{}}")
+
+
+def read_which(text: str) -> Which | None:
+    """Return the timer that `the pasta timer` or `timer for 5 minutes` means; None for no timer."""
+    ref = _REF.fullmatch(text)
+    if ref is None:
+        return None
+    words = " ".join(filter(None, (ref["before"].strip(), ref["after"]))).lower()
+    words, every = _LEADING.sub("", words), bool(ref["every"])
+    if _SPAN.fullmatch(words):
+        return Which(seconds=seconds_in(words), every=every)
+    if words and (re.search(r"\d", words) or not _NAME.fullmatch(words)):
+        return None
+    return Which(words, every=every)
+
+
+def understand_reminder(
+    text: str, now: datetime
+) -> NewReminder | ListReminders | CancelReminder | Question | None:
+    """Return the request about a reminder in a normalised text, at the local time `now`."""
+    if not re.search(r"\b(?:remind|reminders?|alarms?|wake)\b", text, re.IGNORECASE):
+        return None
+    for kind, words in matches(_REMINDERS, text):
+        about = words.get("about", "").strip()
+        match kind:
+            case "list":
+                return ListReminders()
+            case "condition":
+                return None  # it would come more than once, or at no certain time
+            case "cancel":
+                return CancelReminder(about, bool(words["every"]))
+            case "ask_when":
+                retry = f"remind me {{}} to {about}" if about else f"{text} {{}}"
+                return Question("When?", retry)
+            case _ if _STARTS_WITH_TIME.match(f"{about} "):
+                continue  # the form cut the time in two
+            case _:
+                return _remind(words["when"], about, now)
+    return None
+
+
+def _remind(when: str, about: str, now: datetime) -> NewReminder | Question:
+    try:
+        return NewReminder(read_moment(when, now), about)
+    except Ambiguous as question:
+        # The day or the part of it stays in the request that the user's next words complete.
+        stays = f"{when} " if str(question).startswith(("At what", "In the")) else ""
+        retry = f"remind me {stays}{{}} to {about}" if about else f"set an alarm for {stays}{{}}"
+        return Question(str(question), retry)
+
+
+def ringing_orders(words: str) -> dict[str, float]:
+    """Return what `words` say to what rings: `stop`, `clear` (what was missed), or `snooze`.
+
+    The value is the seconds of a snooze.
+    """
+    plain = strip_courtesy(normalise(words)).lower() or words.strip(" .!?").lower()
+    plain = plain.replace("more minutes", "minutes more")
+    return {kind: _snooze(groups.get("span", "")) for kind, groups in matches(_RINGING, plain)}
+
+
+def _snooze(span: str) -> float:
+    return min(max(seconds_in(span), 1.0), 86_400.0) if span else SNOOZE_SECONDS

@@ -1,0 +1,177 @@
+"""Store the conversation that goes on, on a thread of its own (`session.keep`)."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
+
+from voxtui.dialogue.data import Token
+from voxtui.dialogue.protocols import Past, PastTurn
+from voxtui.errors import InputError
+from voxtui.storage.conversation_database import UNDO_SECONDS, Conversations, Exchange
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The history of the engine after a turn. It drops old turns, and the file does not."""
+
+    past: Past
+    answered_by: Mapping[int, str]
+    """the name of the brain of each turn of this session that was not replaced"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    number: int | None
+    """of the exchange in the file; None: it was deleted there"""
+    exchange: Exchange
+
+
+@dataclass(slots=True)
+class StoredConversation:
+    """What is stored of a conversation. Only the thread of the log changes it."""
+
+    number: int | None = None
+    rows: dict[int | str, _Row] | None = None
+
+
+class ConversationWriter:
+    """Writes the conversation after each turn, between `begin` and `close`.
+
+    `tell` gets a sentence on the first of several failures, from any thread.
+    """
+
+    def __init__(self, conversations: Conversations, tell: Callable[[str], object]) -> None:
+        self.conversations = conversations
+        self._tell = tell
+        self._current = StoredConversation()
+        self._queue: SimpleQueue[tuple[StoredConversation, Snapshot] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._thread is not None
+
+    @property
+    def current(self) -> int | None:
+        """Return the number of the conversation that goes on, once it is in the file."""
+        return self._current.number
+
+    def begin(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write, name="voxtui-history", daemon=True)
+            self._thread.start()
+
+    def begin_another(self) -> StoredConversation:
+        """Store what follows as another conversation. Return the one before, for `go_back`."""
+        before, self._current = self._current, StoredConversation()
+        return before
+
+    def go_back(self, before: StoredConversation) -> None:
+        self._current = before
+
+    def resume(self, conversation: int, numbers: Callable[[], int]) -> Past:
+        """Go on with a stored conversation. `numbers` makes the numbers of its turns.
+
+        Raises InputError.
+        """
+        stored = self.conversations.read(conversation)
+        turns = {row: _as_turn(exchange, numbers()) for row, exchange in stored.items()}
+        rows = {_key(turn): _Row(row, stored[row]) for row, turn in turns.items()}
+        self._current = StoredConversation(conversation, rows)
+        return tuple(turns.values())
+
+    def store(self, snapshot: Snapshot) -> None:
+        """Store what is new in `snapshot`. Returns at once."""
+        if self.is_open:
+            self._queue.put((self._current, snapshot))
+
+    def close(self, seconds: float | None = None) -> None:
+        """Write what was stored, for `seconds` at most."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join(seconds)
+            self._thread = None
+
+    def _write(self) -> None:
+        complained = False
+        try:
+            self.conversations.erase_deleted(time.time() - UNDO_SECONDS)
+        except InputError as error:
+            complained = self._complain(error)
+        while (item := self._queue.get()) is not None:
+            try:
+                if self._update(*item):
+                    complained = False
+            except InputError as error:
+                complained = complained or self._complain(error)
+
+    def _complain(self, error: InputError) -> bool:
+        self._tell(f"This conversation is not kept. {error}")
+        return True
+
+    def _update(self, current: StoredConversation, snapshot: Snapshot) -> bool:
+        """Write the difference between `snapshot` and what is stored; False: there is none."""
+        rows = current.rows or {}
+        now = time.time()
+        exchanges = {
+            _key(turn): _as_exchange(turn, now, snapshot.answered_by.get(turn.number, ""))
+            for turn in snapshot.past
+        }
+        if not rows and all(exchange.attached for exchange in exchanges.values()):
+            return False
+        new = {key: exchange for key, exchange in exchanges.items() if key not in rows}
+        replaced = [
+            key for key in rows
+            if key not in exchanges and isinstance(key, int) and key > 0
+            and key not in snapshot.answered_by
+        ]  # fmt: skip
+        changed = {
+            row.number: exchanges[key]
+            for key, row in rows.items()
+            if row.number is not None
+            and key in exchanges
+            and (exchanges[key].you, exchanges[key].vox) != (row.exchange.you, row.exchange.vox)
+        }
+        removed = [number for key in replaced if (number := rows[key].number) is not None]
+        if not (new or changed or removed):
+            return False
+        number, added = self.conversations.store(
+            current.number, tuple(new.values()), changed, removed
+        )
+        if current.number not in (None, number):  # it was deleted, so its words stay deleted
+            rows = {key: replace(row, number=None) for key, row in rows.items()}
+        rows = {key: row for key, row in rows.items() if key not in replaced}
+        rows = {
+            key: replace(row, exchange=exchanges[key]) if key in exchanges else row
+            for key, row in rows.items()
+        }
+        fresh = {
+            key: _Row(row, exchange)
+            for row, (key, exchange) in zip(added, new.items(), strict=True)
+        }
+        current.number, current.rows = number or None, rows | fresh
+        return True
+
+
+def _key(turn: PastTurn) -> int | str:
+    """Return what identifies a turn of the history; an attached text has no number."""
+    return turn.number or turn.user_text
+
+
+def _as_exchange(turn: PastTurn, at: float, answered_by: str) -> Exchange:
+    you, vox = turn.user_text, turn.reply_text
+    return Exchange(you, vox, turn.clock, turn.attached, at, answered_by)
+
+
+def _as_turn(exchange: Exchange, number: int) -> PastTurn:
+    reply = tuple(Token(word) for word in re.findall(r"\s*\S+", exchange.vox))
+    return PastTurn(
+        exchange.you, None if exchange.attached else exchange.you, reply,
+        attached=exchange.attached, clock=exchange.clock,
+        number=0 if exchange.attached else number,
+    )  # fmt: skip

@@ -1,0 +1,281 @@
+"""Numbers derived from the marks of turns: headlines, verdicts, percentiles and stages."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+from voxtui.dialogue.data import SKILL
+from voxtui.dialogue.timestamps import Milestone, Turn
+from voxtui.settings.schema import Targets
+
+WINDOW = 20
+"""Number of turns that p50, p95 and p99 are taken over."""
+
+
+class Verdict(StrEnum):
+    """A number against its target, as a word and as a sign, because colour alone is not enough."""
+
+    WITHIN = "ok"
+    OVER = "over"
+
+    @property
+    def sign(self) -> str:
+        return "✓" if self is Verdict.WITHIN else "✗"
+
+
+def verdict(value: float | None, target: float | None) -> Verdict | None:
+    if value is None or target is None:
+        return None
+    return Verdict.WITHIN if value <= target else Verdict.OVER
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """A number of a turn that may have a target."""
+
+    name: str
+    unit: str
+    of: Callable[[Turn], float | None]
+    target: Callable[[Targets], float | None]
+    mark: Milestone | None = None
+    """the mark that ends it, for a time"""
+
+    @property
+    def key(self) -> str:
+        return self.name.lower().replace(" ", "_").replace("/", "_per_")
+
+    def goal(self, turn: Turn, targets: Targets) -> float | None:
+        return self.target(targets.judging(turn.typed))
+
+    def verdict(self, turn: Turn, targets: Targets) -> Verdict | None:
+        return verdict(self.of(turn), self.goal(turn, targets))
+
+    def from_speech_end(self, turn: Turn) -> float | None:
+        """Return milliseconds from the end of speech instead of the release, or None."""
+        return None if self.mark is None else turn.ms(self.mark, since=Milestone.SPEECH_ENDED)
+
+
+TTFT = Headline(
+    "TTFT",
+    "ms",
+    lambda turn: turn.ttft_ms,
+    lambda targets: targets.ttft_ms,
+    Milestone.FIRST_TOKEN,
+)
+FIRST_SOUND = Headline(
+    "First sound",
+    "ms",
+    lambda turn: turn.first_sound_ms,
+    lambda targets: targets.first_sound_ms,
+    Milestone.FIRST_SOUND,
+)
+TOTAL = Headline(
+    "Total",
+    "ms",
+    lambda turn: turn.total_ms,
+    lambda targets: targets.total_ms,
+    Milestone.LAST_TOKEN,
+)
+SPEED = Headline("Tokens/s", "", lambda turn: turn.tokens_per_s, lambda targets: None)
+
+TIMES = (TTFT, FIRST_SOUND, TOTAL)
+
+HEADLINES = (*TIMES, SPEED)
+
+
+def percentile(values: Iterable[float], percent: float) -> float | None:
+    """Return the smallest value that `percent` % of `values` do not exceed (nearest rank), or None.
+
+    Without interpolation, so that each percentile is the time of a real turn.
+    """
+    ordered = sorted(values)
+    return _rank(ordered, percent) if ordered else None
+
+
+def _rank(ordered: Sequence[float], percent: float) -> float:
+    return ordered[max(math.ceil(len(ordered) * percent / 100), 1) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    n: int
+    p50: float
+    p95: float
+    p99: float
+    min: float
+    max: float
+
+
+def spread(values: Iterable[float | None]) -> Spread | None:
+    """Return the distribution of the values, without each None; None for no values."""
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return None
+    p50, p95, p99 = (_rank(known, percent) for percent in (50, 95, 99))
+    return Spread(len(known), p50, p95, p99, known[0], known[-1])
+
+
+class Window:
+    """The last turns that reached a first token."""
+
+    def __init__(self, size: int | None = WINDOW) -> None:
+        self._turns: deque[Turn] = deque(maxlen=size)
+
+    def add(self, turn: Turn) -> None:
+        if turn.ttft_ms is not None:
+            self._turns.append(turn)
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    @property
+    def turns(self) -> Sequence[Turn]:
+        return tuple(self._turns)
+
+    def values(self, headline: Headline) -> list[float]:
+        return [value for turn in self._turns if (value := headline.of(turn)) is not None]
+
+    def percentile(self, headline: Headline, percent: float) -> float | None:
+        return percentile(self.values(headline), percent)
+
+
+class SessionTimes:
+    """The turns since the start. The first one after models were loaded counts as cold.
+
+    A turn that a skill answered does not count, because no model worked on it. When the brain
+    begins to compute by another path, the warm turns begin anew.
+    """
+
+    def __init__(self) -> None:
+        self.all = Window(None)
+        self.warm = Window()
+        self.cold = Window()
+        self._models_are_new = True
+        self._path = ""
+
+    def models_loaded(self) -> None:
+        self._models_are_new = True
+
+    def add(self, turn: Turn) -> None:
+        if turn.ttft_ms is None or turn.brain == SKILL:
+            return
+        if turn.path != self._path:  # a faster path answers from now on
+            self._path = turn.path
+            self.warm = Window()
+        self.all.add(turn)
+        (self.cold if self._models_are_new else self.warm).add(turn)
+        self._models_are_new = False
+
+
+OUTLIER = 3.0
+"""A value this many times the median is an outlier of a chart."""
+
+
+def chart_top(values: Sequence[float], at_least: float = 0.0) -> float:
+    """Return the end of a scale for `values`, which one outlier does not flatten."""
+    middle = percentile(values, 50) or 0.0
+    return max(at_least, min(max(values, default=0.0), OUTLIER * middle))
+
+
+def downsample_max(values: Sequence[float], width: int) -> list[float]:
+    """Return at most `width` values: the largest of each stretch, so that no peak is hidden."""
+    if len(values) <= width:
+        return [*values]
+    edges = [len(values) * i // width for i in range(width + 1)]
+    return [max(values[begin:end]) for begin, end in pairwise(edges)]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of a turn, in seconds from the release."""
+
+    name: str
+    start: float
+    end: float
+    hidden: bool = False
+    """done before the release, while the key was held"""
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+
+class PlaybackLead:
+    """Computes how much synthesised speech of a turn still waits to be played."""
+
+    def __init__(self) -> None:
+        self.underrun_s = 0.0
+        """seconds in which the speaker had nothing to play, because the voice was too slow"""
+        self._made_s = 0.0
+
+    def update(self, made_s: float, playing_s: float) -> float:
+        """Return the lead, given seconds of speech made and seconds since the first sound."""
+        if self._made_s and made_s > self._made_s:  # the speaker may have been silent before
+            self.underrun_s = max(self.underrun_s, playing_s - self._made_s)
+        self._made_s = made_s
+        return max(0.0, made_s - (playing_s - self.underrun_s))
+
+
+def characters_at(spoken: Sequence[tuple[int, float]], seconds: float) -> int:
+    """Return how many characters of a reply were heard after `seconds` of its speech.
+
+    `spoken` is that of Marks. Within a clause, time runs evenly over its characters.
+    """
+    for (begin, since), (end, until) in pairwise(spoken):
+        if seconds < until:
+            share = max(0.0, seconds - since) / (until - since)
+            return begin + int((end - begin) * share)
+    return spoken[-1][0]
+
+
+_PATH: Sequence[tuple[str, Milestone]] = (
+    ("listen", Milestone.CAPTURED),
+    ("send", Milestone.SENT),
+    ("encode", Milestone.ENCODED),
+    ("recognise", Milestone.TRANSCRIBED),
+    ("skill", Milestone.SKILL),
+    ("prefill", Milestone.PREFILLED),
+    ("call", Milestone.CALLED),
+    ("key", Milestone.CONFIRMED),
+    ("tool", Milestone.TOOL_ENDED),
+    ("result", Milestone.RESULT_READ),
+    ("token", Milestone.FIRST_TOKEN),
+    ("clause", Milestone.FIRST_CLAUSE),
+    ("language", Milestone.LANGUAGE),
+    ("voice", Milestone.FIRST_AUDIO),
+    ("device", Milestone.FIRST_SOUND),
+)
+"""The stages from the release to the first sound. Each ends at its mark."""
+
+SPEAKING = "speaking"
+
+_BESIDE: Sequence[tuple[str, Milestone, Milestone]] = (
+    ("writing", Milestone.FIRST_TOKEN, Milestone.LAST_TOKEN),
+    (SPEAKING, Milestone.FIRST_SOUND, Milestone.LAST_SOUND),
+)
+"""The stages that overlap them or follow them, each with its first and last mark."""
+
+
+def stages(timestamps: Mapping[str, float], speculative_s: float = 0.0) -> list[Stage]:
+    """Return the stages that `timestamps` (seconds from the release) reached, hidden work first.
+
+    A stage begins where the one before it ended. A stage that ended before the release has no
+    length.
+    """
+    reached = [Stage("hidden", -speculative_s, 0.0, hidden=True)] if speculative_s > 0 else []
+    at = 0.0
+    for name, mark in _PATH:
+        if (seconds := timestamps.get(mark)) is not None:
+            end = max(at, seconds)
+            reached.append(Stage(name, at, end))
+            at = end
+    for name, begin, end in _BESIDE:
+        first, last = timestamps.get(begin), timestamps.get(end)
+        if first is not None and last is not None:
+            reached.append(Stage(name, first, last))
+    return reached

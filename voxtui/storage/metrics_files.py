@@ -1,0 +1,247 @@
+"""The metrics files: times of past turns, kept on this machine. No words, no sound, no names.
+
+One file a day, one line of JSON a turn. Sessions of the same day append to the same file without
+a lock: a line is one write() with O_APPEND, which the system does not mix with another one.
+A file per session would be simpler still, but each `voxtui ask` is a session.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import uuid
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Annotated, Literal, TypeAlias, cast
+
+import msgspec
+
+from voxtui.dialogue.data import MICROPHONE, OWN_SOURCES, TYPED
+from voxtui.dialogue.events import Event, TurnFinished, TurnStarted
+from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
+from voxtui.errors import InputError
+from voxtui.settings.paths import user_folders
+from voxtui.storage.files import open_private, read_file
+
+_log = logging.getLogger(__name__)
+
+KEPT_BYTES = 4_000_000
+"""Size of all files, some 8,000 turns. The oldest files are deleted when a session begins."""
+
+DAY_BYTES = 2_000_000
+"""Turns beyond this size of one day are not kept."""
+
+LATE_SECONDS = 0.5
+"""Time after a turn in which its first word may still be painted."""
+
+CLOSE_SECONDS = 1.0
+"""Time that closing waits for the disk."""
+
+WORDS_AND_NAMES = ("clip", "heard", "reply", "error", "calls")
+"""Keys of a turn's JSON that are never kept."""
+
+NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f]*$"
+
+Emit: TypeAlias = Callable[[Event], object]
+
+Source = Literal["microphone", "typed", "replay", "clip"]
+
+
+class MetricsLine(msgspec.Struct, frozen=True):
+    """A turn as a file keeps it. Keys that newer versions add are ignored."""
+
+    at: Annotated[datetime, msgspec.Meta(tz=True)]
+    session: str
+    source: Source
+    number: int
+    brain: Annotated[str, msgspec.Meta(pattern=NO_CONTROLS)]
+    outcome: Outcome
+    tokens: Annotated[int, msgspec.Meta(ge=0)]
+    hidden_ms: float
+    timestamps: dict[str, float] = msgspec.field(name="marks")
+    network_ms: float | None = None
+    drafted: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    path: Annotated[str, msgspec.Meta(pattern=NO_CONTROLS)] = ""
+
+    @property
+    def turn(self) -> Turn:
+        return Turn(
+            self.number,
+            self.brain,
+            self.outcome,
+            self.timestamps,
+            tokens=self.tokens,
+            drafted=self.drafted,
+            typed=self.source == TYPED,
+            speculative_s=self.hidden_ms / 1000,
+            network_s=None if self.network_ms is None else self.network_ms / 1000,
+            path=self.path,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    lines: list[MetricsLine]
+    damaged: int
+    """lines that could not be read"""
+
+
+def metrics_folder() -> Path:
+    return user_folders().user_state_path / "metrics"
+
+
+def read(folder: Path) -> Past:
+    """Return every turn of the files of `folder`, which need not exist. Raises InputError."""
+    decoder = msgspec.json.Decoder(MetricsLine)
+    lines: list[MetricsLine] = []
+    damaged = 0
+    for file in _files(folder):
+        try:
+            content = read_file(file, KEPT_BYTES)
+        except OSError as error:
+            raise InputError(f"{file}: cannot be read: {error.strerror}.") from error
+        for text in filter(bytes.strip, content.splitlines()):
+            try:
+                lines.append(decoder.decode(text))
+            except (msgspec.MsgspecError, ValueError):
+                damaged += 1
+    return Past(sorted(lines, key=lambda line: line.at), damaged)
+
+
+def _file(folder: Path, at: datetime) -> Path:
+    return folder / f"{at:%Y-%m-%d}.jsonl"
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the metrics files, oldest first; the first two are those of voxtui 0.1.0."""
+    old = [folder.with_suffix(".older.jsonl"), folder.with_suffix(".jsonl")]
+    return [*filter(os.path.lexists, old), *sorted(folder.glob("*.jsonl"))]
+
+
+def _delete_oldest(folder: Path) -> None:
+    """Delete the oldest files beyond KEPT_BYTES. Today's file stays: sessions write to it."""
+    today, size = _file(folder, datetime.now(UTC)), DAY_BYTES
+    for file in reversed(_files(folder)):
+        if file == today:
+            continue
+        with suppress(OSError):  # another session may delete it at the same time
+            size += file.stat().st_size
+            if size > KEPT_BYTES:
+                file.unlink()
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    turn: Turn
+    source: Source
+    timestamps: Timestamps | None
+    """the turn's own, to which the screen may still add FIRST_SHOWN"""
+    at: datetime
+
+
+class MetricsWriter:
+    """Appends each finished turn to today's file in `folder`, if there is one, on its own thread.
+
+    A turn that cannot be written is dropped, because no failure here may reach the conversation.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._session = uuid.uuid4().hex[:12]
+        self._started: TurnStarted | None = None
+        self._finished: SimpleQueue[_Finished | None] = SimpleQueue()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def tee(self, emit: Emit) -> Emit:
+        """Return a function that calls `emit` and keeps finished turns."""
+        if self._folder is None:
+            return emit
+
+        def both(event: Event) -> None:
+            emit(event)
+            self._note(event)
+
+        return both
+
+    def close(self) -> None:
+        """Write what is left and end the thread; wait CLOSE_SECONDS. May be called twice."""
+        self._closing.set()
+        self._finished.put(None)
+        if self._thread is not None:
+            self._thread.join(CLOSE_SECONDS)
+
+    def _note(self, event: Event) -> None:
+        """Queue a finished turn. Runs on the thread that emits, mostly the engine's."""
+        match event:
+            case TurnStarted():
+                self._started = event
+            case TurnFinished(turn) if turn.paced:
+                started = self._started
+                if started is None or started.turn != turn.number:
+                    started = None
+                source = _source(started.source if started else MICROPHONE)
+                timestamps = started.timestamps if started else None
+                self._finished.put(_Finished(turn, source, timestamps, datetime.now(UTC)))
+                if self._thread is None:
+                    self._thread = threading.Thread(
+                        target=self._write, name="voxtui-metrics", daemon=True
+                    )
+                    self._thread.start()
+            case _:
+                pass
+
+    def _write(self) -> None:
+        assert self._folder is not None
+        _delete_oldest(self._folder)
+        while (finished := self._finished.get()) is not None:
+            try:
+                _append(_file(self._folder, finished.at), self._encoded(finished))
+            except OSError as error:
+                _log.info("the metrics file cannot be written: %s", error)
+
+    def _encoded(self, finished: _Finished) -> bytes:
+        turn, timestamps = finished.turn, finished.timestamps
+        if timestamps is not None:
+            if timestamps.at(Milestone.FIRST_SHOWN) is None:
+                self._closing.wait(LATE_SECONDS)
+            turn = replace(turn, timestamps=timestamps.since_release())
+        own = {key: value for key, value in turn.as_json().items() if key not in WORDS_AND_NAMES}
+        about = {
+            "at": finished.at,
+            "session": self._session,
+            "number": turn.number,
+            "source": finished.source,
+        }
+        return msgspec.json.encode(about | own) + b"\n"
+
+
+def _append(file: Path, line: bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    opened = open_private(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    try:
+        size = os.fstat(opened).st_size
+        if size and os.pread(opened, 1, size - 1) != b"\n":  # a full disk cut the last line off
+            line = b"\n" + line
+        if size + len(line) <= DAY_BYTES:
+            os.write(opened, line)
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def metrics_writer(enabled: bool) -> Generator[MetricsWriter]:
+    log = MetricsWriter(metrics_folder() if enabled else None)
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+def _source(source: str) -> Source:
+    return cast("Source", source) if source in OWN_SOURCES else "clip"

@@ -1,0 +1,97 @@
+"""Textual's app with what belongs to the terminal: its driver, its colours, its notifications."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from textual.app import App
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
+from textual.notifications import SeverityLevel
+from textual.theme import Theme
+
+from voxtui.session.notification import notification, notify_desktop
+from voxtui.ui.driver.keyboard import KeyboardDriver
+from voxtui.ui.themes import AVAILABLE, legible
+from voxtui.ui.widgets.messages import Messages
+
+
+class TerminalNotification(Message):
+    """Asks the app to have the terminal or the desktop notify."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__()
+        self.sentence = sentence
+
+
+class TerminalApp(App[None], inherit_bindings=False):
+    """An app that knows when a frame was written, and that a terminal can notify."""
+
+    def __init__(self, ansi_color: bool | None) -> None:
+        super().__init__(ansi_color=ansi_color)
+        self.messages = Messages()
+        """shows the notifications while no screen lies over the first one"""
+
+    def _refresh_notifications(self) -> None:
+        """Show the notifications as messages, or as toasts above a screen that lies over those."""
+        if len(self.screen_stack) == 1:
+            self.messages.show(self._notifications)
+        else:
+            super()._refresh_notifications()
+
+    def on_messages_clicked(self) -> None:
+        self.clear_notifications()
+
+    def get_driver_class(self) -> type[Driver]:
+        driver = super().get_driver_class()
+        return KeyboardDriver if driver is LinuxDriver else driver
+
+    def get_css_variables(self) -> dict[str, str]:
+        self.theme_variables = legible(super().get_css_variables())
+        return self.theme_variables
+
+    @property
+    def available_themes(self) -> dict[str, Theme]:
+        return AVAILABLE
+
+    def paint_after_suspend(self) -> None:
+        """Paint all after a suspend: the terminal is empty then, and Textual paints changes."""
+        self.app_resume_signal.subscribe(self, self._paint_all)  # pyright: ignore[reportUnknownMemberType]
+
+    def _paint_all(self, _: object) -> None:
+        self.refresh()
+
+    def when_written(self, notify: Callable[[float], object]) -> None:
+        """Call `notify` with the time at which every painted frame was written to the terminal.
+
+        It is called on any thread.
+        """
+        if isinstance(self._driver, KeyboardDriver):
+            self._driver.when_written(notify)
+        else:
+            notify(time.monotonic())
+
+    def wait_written(self) -> None:
+        if isinstance(self._driver, KeyboardDriver):
+            self._driver.wait_written()
+
+    def on_terminal_notification(self, event: TerminalNotification) -> None:
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(notification("voxtui", event.sentence, os.environ))
+            notify_desktop("voxtui", event.sentence, os.environ)
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Show a sentence that needs no answer. The same one is not shown twice."""
+        if message not in (shown.message for shown in self._notifications):
+            super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
