@@ -42,6 +42,11 @@ def one_line(text: str) -> str:
     return re.sub(r"\s*[\r\n]\s*", " ", strip_control_characters(text.replace("\r", "\n"))).strip()
 
 
+def first_line(error: BaseException) -> str:
+    """Return what a library's `error` says first, without its full stop; else its name."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
 class VoxtuiError(Exception):
     """A failure the user can understand; `hint` is a command or a config key that helps."""
 

@@ -29,6 +29,7 @@ from voxtui.brains.embedded.chat_reply import ChatReply
 from voxtui.brains.prompting import SPEAKABLE
 from voxtui.errors import ModelError
 from voxtui.models.installed import model_file
+from voxtui.models.store import Stopped
 from voxtui.settings.schema import Config
 
 pytestmark = pytest.mark.models
@@ -58,8 +59,12 @@ def tell():
 def say(text):
     tell()
 
+class Telling(threading.Event):
+    def is_set(self):
+        tell()
+
 llama = Llama(512)
-llama.load(Path(sys.argv[1]), tell if sys.argv[2] != "talks" else lambda: None)
+llama.load(Path(sys.argv[1]), Telling() if sys.argv[2] != "talks" else threading.Event())
 sampling = Config().generation.sampling()
 llama.run(ChatRequest("Once", sampling, 400, True), lambda done, total: False, say)
 """
@@ -118,12 +123,12 @@ def test_an_aborted_loading_leaves_nothing_behind(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     os.mkfifo(tmp_path / "slow.gguf")  # no process writes to it
 
-    def beat() -> None:
-        if list(tmp_path.glob(f"*/{SOCKET}")):
-            raise KeyboardInterrupt
+    class OnceItListens(Flag):
+        def is_set(self) -> bool:
+            return bool(list(tmp_path.glob(f"*/{SOCKET}")))
 
-    with pytest.raises(KeyboardInterrupt):
-        Llama(512).load(tmp_path / "slow.gguf", beat)
+    with pytest.raises(Stopped):
+        Llama(512).load(tmp_path / "slow.gguf", OnceItListens())
     assert [path.name for path in tmp_path.iterdir()] == ["slow.gguf"]
 
 
@@ -291,10 +296,11 @@ def test_the_template_of_a_file_is_not_run(tmp_path: Path) -> None:
     llama = Llama(512)
     deadline = time.monotonic() + SECONDS
 
-    def beat() -> None:
-        assert time.monotonic() < deadline
+    class TooLate(Flag):
+        def is_set(self) -> bool:
+            return time.monotonic() > deadline
 
-    llama.load(path, beat)
+    llama.load(path, TooLate())
     llama.close()
 
 

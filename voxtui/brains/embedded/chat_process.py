@@ -19,9 +19,11 @@ from enum import Enum, auto
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Event as Flag
 
 from voxtui.brains.prompting import after_clock
 from voxtui.errors import ModelError
+from voxtui.models.store import NEVER, Stopped
 from voxtui.settings.schema import Sampling
 
 SERVE = """
@@ -150,20 +152,18 @@ class ModelProcess:
         """The process's number; None while there is none."""
         return self._process.pid if self._process is not None else None
 
-    def load(
-        self, path: Path, beat: Callable[[], object] = lambda: None, tool_prefix: str | None = None
-    ) -> None:
+    def load(self, path: Path, stop: Flag = NEVER, tool_prefix: str | None = None) -> None:
         """Start the process and wait until it has loaded `path` and evaluated both prefixes.
 
         `tool_prefix`: see Setup; None: as before.
 
-        Calls `beat` at least every 0.1 s; an exception from it ends the loading. Raises ModelError.
+        Raises ModelError, and Stopped within 0.1 s once `stop` is set.
         """
         self._path = path
         if tool_prefix is not None:
             self._setup = replace(self._setup, tool_prefix=tool_prefix)
         try:
-            answer = self._begin(path, beat)
+            answer = self._begin(path, stop)
         except (EOFError, OSError) as error:
             answer = _lost(path) if self._process else _not_started(error)
         except BaseException:
@@ -173,14 +173,15 @@ class ModelProcess:
             self.close()
             raise ModelError(answer.message, answer.hint)
 
-    def _begin(self, path: Path, beat: Callable[[], object]) -> Signal | Failure:
+    def _begin(self, path: Path, stop: Flag) -> Signal | Failure:
         # llama.cpp's server requires a socket. Nobody can find it once the model is loaded.
         remove_stale_folders()
         with tempfile.TemporaryDirectory(prefix=f"{FOLDER_PREFIX}{os.getpid()}-") as folder:
             pipe = self._start(folder)
             pipe.send(replace(self._setup, path=path.absolute()))
             while not pipe.poll(BEAT_SECONDS):
-                beat()
+                if stop.is_set():
+                    raise Stopped
         return pipe.recv()
 
     def _start(self, folder: str) -> Connection:
