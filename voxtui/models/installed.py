@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event as Flag
 
 from voxtui.errors import ModelError, ModelMissing
 from voxtui.models.catalogue import (
@@ -25,6 +26,7 @@ from voxtui.models.catalogue import (
 from voxtui.models.checks import check_gguf, check_voxtral
 from voxtui.models.hub import hub_home
 from voxtui.models.store import (
+    NEVER,
     access_errors,
     has_changed,
     has_digest,
@@ -46,21 +48,21 @@ def chat_model_name(named: str) -> str:
 
 
 @access_errors()
-def model_file(named: str, beat: Callable[[], object] = lambda: None) -> Path:
+def model_file(named: str, stop: Flag = NEVER) -> Path:
     """Return the file that `brain.embedded.model` names. Raises ModelError.
 
-    Hashes a file that changed since its last check; calls `beat` meanwhile, as `is_released` does.
+    Hashes a file that changed since its last check. Raises Stopped soon after `stop` is set.
     """
     name = chat_model_name(named)
     if name in CHAT_MODELS or ("/" not in name and not name.endswith(".gguf")):
         fetch = "voxtui models fetch" if named == AUTO else f"voxtui models fetch {name}"
-        return _downloaded(chat_model(name), fetch, beat)
+        return _downloaded(chat_model(name), fetch, stop)
     path = user_path(name)
     check_gguf(path)
     return path
 
 
-def _downloaded(model: Model, fetch: str, beat: Callable[[], object]) -> Path:
+def _downloaded(model: Model, fetch: str, stop: Flag) -> Path:
     path, file = model.path, model.file
     assert file is not None
     problem = ""
@@ -68,7 +70,7 @@ def _downloaded(model: Model, fetch: str, beat: Callable[[], object]) -> Path:
         problem = f"The chat model {model.name} is not on this machine yet."
     elif not has_size(path, file):
         problem = f"{path} is damaged: {path.stat().st_size} bytes instead of {file.size}."
-    elif not is_released(path, file, beat):
+    elif not is_released(path, file, stop):
         problem = f"Checksum mismatch for {path}."
     if problem:
         missing = file.size - partial_size(path, file)
@@ -107,14 +109,14 @@ def voxtral_directory(model: str, rehash: bool = False) -> Path:
 
 
 @access_errors()
-def released_path(model: Model, beat: Callable[[], object] = lambda: None) -> Path:
+def released_path(model: Model, stop: Flag = NEVER) -> Path:
     """Return the path of a model whose files are known. Raises ModelError; else as `model_file`."""
     for file in model.known_files:
         path = model.directory / file.path
         problem = ""
         if not path.exists():
             problem = f"{model.name} is not on this machine yet."
-        elif not has_size(path, file) or not is_released(path, file, beat):
+        elif not has_size(path, file) or not is_released(path, file, stop):
             problem = f"{path} is damaged: it is not the released file."
         if problem:
             hint = f"Run `voxtui models fetch {model.name}` ({model.size / 1e6:.0f} MB)."

