@@ -16,6 +16,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jiwer
 
@@ -25,13 +26,15 @@ from voxtui.brains.embedded import whisper as module
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.brains.embedded.rescoring import MOST_CANDIDATES, Rescoring
 from voxtui.brains.embedded.whisper import Whisper
-from voxtui.dialogue.data import Samples
 from voxtui.errors import ForeignSpeech
 from voxtui.models.catalogue import WHISPER
 from voxtui.models.installed import released_path
 from voxtui.settings.schema import LANGUAGES
 
-Way = Callable[[Samples], str]
+if TYPE_CHECKING:
+    from voxtui.dialogue.data import Samples
+
+Way = Callable[["Samples"], str]
 
 
 def main() -> None:
