@@ -1,6 +1,6 @@
 """Count the words that Moonshine and Whisper get wrong, by language, and the CPU time of a clip.
 
-    python -m benchmarks.languages FOLDER [--windows 30,6] [--half odd] [--show]
+    python -m benchmarks.languages FOLDER [--windows 30,6] [--half odd] [--only es,fr] [--show]
 
 FOLDER holds a folder of each language (ISO 639-1) with NAME.wav and NAME.txt: such as
 `benchmarks.prompts` makes, or pytest_audioeval/samples/audio of the package pytest-audioeval.
@@ -40,12 +40,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--windows", default=f"30,{module.LEAST_SECONDS:g}")
     parser.add_argument("--half", choices=("even", "odd"))
+    parser.add_argument("--only", default=",".join(LANGUAGES), metavar="es,fr")
     parser.add_argument("--show", action="store_true")
     arguments = parser.parse_args()
     windows = [float(seconds) for seconds in arguments.windows.split(",")]
     print("| language | way | clips | words | wrong | with an error | CPU s, median | at most |")
     print("|---|---|---|---|---|---|---|---|")
-    for folder in sorted(path for path in arguments.folder.iterdir() if path.name in LANGUAGES):
+    chosen = arguments.only.split(",")
+    for folder in sorted(path for path in arguments.folder.iterdir() if path.name in chosen):
         clips = sorted(folder.glob("*.wav"))
         if arguments.half:
             clips = clips[arguments.half == "odd" :: 2]
