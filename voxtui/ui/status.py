@@ -147,6 +147,7 @@ class Status:
     def show_loaded(self, loaded: Loaded) -> None:
         self._sends_to, self._step, self._model = loaded.sends_to, "", model_name(loaded.brain)
         self.use_microphone(loaded.microphone)
+        self._show_silence()  # hands-free may be new
         self.top.show_model(loaded)
         self.show_welcome()
 
@@ -314,7 +315,7 @@ class Status:
             case State.READY:
                 return "Type"
             case State.LISTENING if self._session.talking is not None:
-                ends = key if mode is Mode.TOGGLE else "let go"
+                ends = "let go" if self._talk.is_held else key
                 return f"{self._recorded()}{ends}: send · Esc: drop"
             case State.LISTENING:
                 return f"{self._recorded()}Esc: drop"

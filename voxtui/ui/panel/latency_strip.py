@@ -56,7 +56,8 @@ def _line(times: TurnTimes, width: int) -> Content:
     full = max(FULL_SECONDS, sum(stage.seconds for stage in found))
     for values in ([f" {plain_ms(stage.seconds * 1000)}" for stage in found], [""] * len(found)):
         texts = sum(len(f"{GAP}{s.name} {value}") for s, value in zip(found, values, strict=True))
-        cells = min(width - shown.cell_length - texts, MOST_CELLS)
+        rounded_up = len(found)  # cells: each bar may be longer by one
+        cells = min(width - shown.cell_length - texts - rounded_up, MOST_CELLS)
         if len(found) > 1 and cells >= LEAST_CELLS:
             bars = [max(1, round(stage.seconds / full * cells * 2)) for stage in found]
             return shown + _stages(found, bars, values)
