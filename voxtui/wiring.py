@@ -322,7 +322,7 @@ def _kokoro(config: Config) -> Voice:
     files = kokoro_files(config.voice)
     if not files.is_small:
         check_installed()
-    return KokoroVoice(config.voice, files)
+    return KokoroVoice(config.voice, files, config.brain.language)
 
 
 def _small_kokoro(config: Config) -> Voice:
