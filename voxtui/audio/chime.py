@@ -89,7 +89,7 @@ class Chime:
         self._gain[self._position :] = 1.0 - (1.0 - VOICE_GAIN) * down
 
 
-def cue(rate: int) -> SpeechChunk:
+def cue(rate: int = 48_000) -> SpeechChunk:
     """Return the two notes that say that the microphone opens."""
     from voxtui.dialogue.data import SpeechChunk
 

@@ -79,3 +79,7 @@ class LoadedComponent(Generic[P]):
 
 def _changed(maker: Callable[[], P], change: Callable[[P], Q]) -> Q:
     return change(maker())
+
+
+def fallbacks_of(part: P | Fallbacks[P]) -> Fallbacks[P]:
+    return part if isinstance(part, Fallbacks) else Fallbacks((lambda: part,))

@@ -32,7 +32,6 @@ from voxtui.settings.paths import user_folders
 from voxtui.settings.schema import Config, DictateConfig
 from voxtui.wiring import (
     SpeechToText,
-    build_cue,
     build_detector,
     build_speaker,
     microphone_alone,
@@ -421,10 +420,12 @@ class Began:
 
 def play_cue(config: Config) -> None:
     """Play the two notes that say that one may speak, where no terminal does. Blocks for 0.5 s."""
+    from voxtui.audio.chime import cue
+
     speaker = build_speaker(config.audio.output)
     with suppress(VoxtuiError), closing(speaker):
         speaker.open()
-        speaker.play(build_cue(), Timestamps(), lambda: False)
+        speaker.play(cue(), Timestamps(), lambda: False)
         speaker.finish(Timestamps(), lambda: False)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 
+from voxtui.audio.chime import cue
 from voxtui.commands.dictation.dictation_daemon import listening, runtime_folder
 from voxtui.commands.dictation.text_cleanup import passages
 from voxtui.commands.say import load_voice, read_aloud
@@ -17,7 +18,7 @@ from voxtui.dialogue.speech.speech import VoiceWorker
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError
 from voxtui.settings.schema import Config
-from voxtui.wiring import build_cue, build_speaker
+from voxtui.wiring import build_speaker
 
 LONGEST_SECONDS = 60
 """The microphone closes after this time, whatever a program asks for."""
@@ -91,7 +92,7 @@ class EarsAndVoice:
         seconds = min(max(seconds, 1.0), LONGEST_SECONDS)
         with listening(self._config, seconds, self._resident) as utterance:
             # After the microphone has opened, so that an answer to the cue loses no sound.
-            speaker.play(build_cue(), Timestamps(), stopped)
+            speaker.play(cue(), Timestamps(), stopped)
             speaker.finish(Timestamps(), stopped)
             dictated = utterance.words(stopped)
         if not dictated.text:

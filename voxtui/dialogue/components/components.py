@@ -9,7 +9,7 @@ from voxtui.dialogue.components.sound_devices import SoundDevices
 from voxtui.dialogue.data import SpeechChunk
 from voxtui.dialogue.engine_commands import ReplaceComponents
 from voxtui.dialogue.events import Event, Loaded, Loading, Notice
-from voxtui.dialogue.fallbacks import Fallbacks
+from voxtui.dialogue.fallbacks import Fallbacks, fallbacks_of
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
@@ -64,8 +64,8 @@ class Components:
         """no answer is spoken; any thread may set it"""
         self.voice: VoiceWorker | None = None
         self._brain: Brain | None = None
-        self._brains = _brain_loaders(models.brain)
-        self._voices = None if models.voice is None else _voice_loaders(models.voice)
+        self._brains = fallbacks_of(models.brain)
+        self._voices = None if models.voice is None else fallbacks_of(models.voice)
         self._emit = emit
 
     @property
@@ -131,7 +131,7 @@ class Components:
             if voices is not None:
                 worker = self._load_voice(voices, change.config)
             if change.brain is not None:
-                self._use_brain(_brain_loaders(change.brain))
+                self._use_brain(fallbacks_of(change.brain))
         except BaseException:
             _close_parts(change)
             if worker is not None:
@@ -152,7 +152,7 @@ class Components:
         if change.brain is not None:
             if self._brain is not None:
                 self._brain.close()
-            self._brain, self._brains = None, _brain_loaders(change.brain)
+            self._brain, self._brains = None, fallbacks_of(change.brain)
             self._config.loaded_brain = ""
 
     def replace_lost_brain(self, reason: ModelLost) -> None:
@@ -238,18 +238,10 @@ class Components:
         self._emit(Notice(sentence, "information"))
 
 
-def _brain_loaders(brain: Brain | Fallbacks[Brain]) -> Fallbacks[Brain]:
-    return brain if isinstance(brain, Fallbacks) else Fallbacks((lambda: brain,))
-
-
-def _voice_loaders(voice: Voice | Fallbacks[Voice]) -> Fallbacks[Voice]:
-    return voice if isinstance(voice, Fallbacks) else Fallbacks((lambda: voice,))
-
-
 def _voices(change: ReplaceComponents) -> Fallbacks[Voice] | None:
     if change.voice is None or change.voice == "none":
         return None
-    return _voice_loaders(change.voice)
+    return fallbacks_of(change.voice)
 
 
 def _close_parts(change: ReplaceComponents) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 
 from textual.message import Message
 from textual.timer import Timer
 
-from voxtui.dialogue.data import TYPED, Utterance
+from voxtui.dialogue.data import TYPED
 from voxtui.dialogue.events import TurnStarted
 from voxtui.dialogue.timestamps import Milestone, Timestamps, Turn
 from voxtui.storage.derived_latencies import PlaybackLead, characters_at
@@ -142,25 +141,8 @@ class TurnViews:
         self.wait_no_more()
         self.transcript.post_message(self.RestIsDue())
 
-    def stop_waiting_for_words(self) -> None:
-        """Let the panel show marks before the first words are painted."""
-        self._words_due = 0.0
-
-    def caption(self, turn: int, text: str) -> bool:
-        """Take the words so far of an utterance. Return False if it is over."""
-        view = self._view_of(turn)
-        return view is not None and view.caption(text)
-
-    def show_utterance(self, turn: int, utterance: Utterance) -> None:
-        if view := self._view_of(turn):
-            view.show_utterance(utterance)
-
-    def show_words(self, turn: int, text: str, doubtful: Sequence[int]) -> None:
-        if view := self._view_of(turn):
-            view.show_words(text, doubtful)
-
     def show_reply(self, turn: int, text: str) -> None:
-        view = self._view_of(turn)
+        view = self.view_of(turn)
         if view is None:
             return
         begins = view.append(text)
@@ -169,13 +151,13 @@ class TurnViews:
         self.transcript.paint()
 
     def cut(self, turn: int, heard: str) -> None:
-        if view := self._view_of(turn):
+        if view := self.view_of(turn):
             view.cut(heard)
             if not heard:  # the history keeps the turn before, too
                 self._replaces = None
 
     def finish(self, turn: Turn) -> bool:
-        view = self._view_of(turn.number)
+        view = self.view_of(turn.number)
         if view is None:
             return False
         self._show_spoken()
@@ -237,7 +219,8 @@ class TurnViews:
             heard = made - self._lead.update(made, now - first_sound)
             self.view.light(characters_at(tuple(self.timestamps.spoken), heard))
 
-    def _view_of(self, turn: int) -> TurnView | None:
+    def view_of(self, turn: int) -> TurnView | None:
+        """Return the view of the turn in progress, if it is this one."""
         return self.view if turn == self.number else None
 
     def _show_spoken(self) -> None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from textual.app import App
 from textual.message import Message
@@ -291,7 +291,7 @@ def _in_use(config: Config, key: str) -> Any:
 
 
 async def in_thread(work: Callable[[], Found]) -> Found:
-    """Return the result of `work`, run on a daemon thread.
+    """Return the result of `work`, run on a daemon thread. Raises what it raises.
 
     Not on an executor's thread, because this work may hang in a sound server and an executor would
     then delay quitting.
@@ -299,14 +299,22 @@ async def in_thread(work: Callable[[], Found]) -> Found:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Found] = loop.create_future()
 
-    def finish(found: Found) -> None:
-        if not done.done():
-            done.set_result(found)
+    def finish(found: Found | None, error: Exception | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(cast("Found", found))
 
     def run() -> None:
-        found = work()
+        found, failed = None, None
+        try:
+            found = work()
+        except Exception as error:  # noqa: BLE001 - raised again in the caller
+            failed = error
         with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(finish, found)
+            loop.call_soon_threadsafe(finish, found, failed)
 
     threading.Thread(target=run, name="voxtui-devices", daemon=True).start()
     return await done
