@@ -29,7 +29,6 @@ from voxtui.dialogue.protocols import Past, ReplyOptions, Skills
 from voxtui.dialogue.turn.announcements import Announcer
 from voxtui.dialogue.turn.safe_skills import SafeSkills
 from voxtui.dialogue.turn.turn_taking import TurnTaking
-from voxtui.dialogue.turn_clock import TurnClock
 from voxtui.errors import VoxtuiError
 from voxtui.settings.schema import Config
 
@@ -83,7 +82,6 @@ class Engine:
             self._config,
             emit,
             safe_skills,
-            TurnClock(safe_skills, self._config),
             ReplyOptions(tools=safe_skills.tools if safe_skills else ()),
             front_end,
         )
@@ -143,7 +141,7 @@ class Engine:
         begun = None
         if isinstance(command, commands.Typing):
             typed = self._inbox.typing
-            begun = self._dialogue.clock.local_time(typed.begun if typed.text else None)
+            begun = self._dialogue.local_time(typed.begun if typed.text else None)
         number = self._inbox.post(command, begun)
         if isinstance(command, commands.Silence | commands.Talk) and self._skills is not None:
             snooze = isinstance(command, commands.Silence) and command.snooze
