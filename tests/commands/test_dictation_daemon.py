@@ -221,8 +221,7 @@ def use_microphone(monkeypatch, machine, pattern):
     monkeypatch.setattr(dictation_daemon, "microphone_alone", microphone_alone)
 
 
-def never():
-    return False
+never = threading.Event()
 
 
 def test_one_utterance_is_recorded_until_its_pause(listen, order, machine):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from threading import Event
 
 import click
 
@@ -17,7 +18,7 @@ from voxtui.commands.dictation.text_cleanup import passages
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.fallbacks import Closable
 from voxtui.dialogue.prefetch import Prefetched
-from voxtui.dialogue.protocols import Speaker
+from voxtui.dialogue.protocols import Speaker, StopFlag
 from voxtui.dialogue.speech.speech import (
     Speech,
     SpokenReply,
@@ -117,7 +118,7 @@ def read_aloud(
     worker: VoiceWorker,
     speaker: Speaker,
     language: str = "en",
-    stopped: Callable[[], bool] = lambda: False,
+    stopped: StopFlag | None = None,
 ) -> int:
     """Speak `texts` clause by clause, as they arrive; block until the last sound, or `stopped`.
 
@@ -129,7 +130,7 @@ def read_aloud(
     tokens = _Tokens(chain((first,), texts))
     failed = 0
     while True:
-        speech = Speech(worker, speaker, Timestamps(), stopped, _Passage(language))
+        speech = Speech(worker, speaker, Timestamps(), stopped or Event(), _Passage(language))
         try:
             speech.play(tokens)
             return failed

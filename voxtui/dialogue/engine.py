@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import Empty
 
 from voxtui.dialogue import engine_commands as commands
@@ -29,6 +30,7 @@ from voxtui.dialogue.protocols import Past, ReplyOptions, Skills
 from voxtui.dialogue.turn.announcements import Announcer
 from voxtui.dialogue.turn.safe_skills import SafeSkills
 from voxtui.dialogue.turn.turn_taking import TurnTaking
+from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import VoxtuiError
 from voxtui.settings.schema import Config
 
@@ -44,6 +46,17 @@ OUR_THREADS = "voxtui-"
 WAIT_SECONDS = 0.1
 """Interval of a wait for the source of a recording. Intervals are counted, because the clock goes
 on during a suspend (Ctrl+Z)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Newer:
+    """A StopFlag that is set by a turn after `turn`."""
+
+    inbox: Inbox
+    turn: TurnHandle
+
+    def is_set(self) -> bool:
+        return self.inbox.newest is not self.turn
 
 
 class Engine:
@@ -345,7 +358,7 @@ class Engine:
         self._dialogue.enter(State.LOADING)
         newest, changed = self._inbox.newest, False
         try:
-            tone = self._components.replace(change, lambda: self._inbox.newest is not newest)
+            tone = self._components.replace(change, _Newer(self._inbox, newest))
             self._listener.note_speech(tone)
             changed = True
         except VoxtuiError as error:

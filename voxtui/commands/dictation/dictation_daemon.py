@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +26,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from voxtui.commands.dictation.dictation import SILENT_SECONDS, Dictated, Dictation
+from voxtui.dialogue.protocols import StopFlag
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.paths import user_folders
@@ -132,10 +133,10 @@ class Listening:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
 
-    def words(self, cancelled: Callable[[], bool]) -> Dictated:
+    def words(self, cancelled: StopFlag) -> Dictated:
         """Return the words once the utterance has ended; none if `cancelled`. Raises InputError."""
         while not select.select([self._connection], [], [], POLL_SECONDS)[0]:
-            if cancelled():
+            if cancelled.is_set():
                 return Dictated("", "")
         answer = _read(self._connection)
         if answer is None:
@@ -425,8 +426,8 @@ def play_cue(config: Config) -> None:
     speaker = build_speaker(config.audio.output)
     with suppress(VoxtuiError), closing(speaker):
         speaker.open()
-        speaker.play(cue(), Timestamps(), lambda: False)
-        speaker.finish(Timestamps(), lambda: False)
+        speaker.play(cue(), Timestamps(), threading.Event())
+        speaker.finish(Timestamps(), threading.Event())
 
 
 def _send(connection: socket.socket, result: OrderResult) -> None:

@@ -17,6 +17,7 @@ from voxtui.dialogue.protocols import (
     ReplyOptions,
     Speaker,
     SpeechDetector,
+    StopFlag,
     Voice,
 )
 from voxtui.dialogue.speech.speech import VoiceWorker
@@ -114,7 +115,7 @@ class Components:
         for event in events:
             self._emit(event)
 
-    def replace(self, change: ReplaceComponents, stopped: Callable[[], bool]) -> Timestamps:
+    def replace(self, change: ReplaceComponents, stopped: StopFlag) -> Timestamps:
         """Use the parts of `change`, once each of them is ready; close those they replace.
 
         Returns the marks of the tone that a new speaker plays until `stopped`. Raises VoxtuiError:
@@ -254,7 +255,7 @@ class Closing(Exception):
     """Aborts the loading, because the program ends."""
 
 
-def play_check_tone(speaker: Speaker, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+def play_check_tone(speaker: Speaker, timestamps: Timestamps, stopped: StopFlag) -> None:
     import numpy as np
 
     at = np.arange(round(CHECK_RATE * CHECK_SECONDS)) / CHECK_RATE
