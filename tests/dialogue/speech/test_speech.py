@@ -234,9 +234,7 @@ def test_a_number_that_is_the_answer_is_spoken_and_that_of_a_list_is_not(
 
 def test_every_clause_is_made_before_the_first_one_was_played_to_its_end() -> None:
     voice, speaker, over = BeepVoice(), FakeSpeaker(held=True), Flag()
-    thread = threading.Thread(
-        target=say, args=(["One two three. ", "Four."], voice, speaker, over.is_set)
-    )
+    thread = threading.Thread(target=say, args=(["One two three. ", "Four."], voice, speaker, over))
     thread.start()
     assert speaker.finishing.wait(SECONDS)
     assert voice.clauses == ["One two three.", "Four."]
@@ -290,7 +288,12 @@ def test_the_heard_part_of_a_cut_off_answer_ends_with_a_whole_word(
     voice = BeepVoice(lambda clause: cut.set() if clause == "Seven." else None)
     speaker = FakeSpeaker(heard=heard_s)
     reply = ["One two three. ", "Four five six. ", "Seven."]
-    speech = say(reply, voice, speaker, lambda: cut.is_set() and len(speaker.chunks) == 3)
+    speech = say(
+        reply,
+        voice,
+        speaker,
+        SimpleNamespace(is_set=lambda: cut.is_set() and len(speaker.chunks) == 3),
+    )
     assert speech.heard("".join(reply)) == expected
 
 
