@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
+from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.settings.schema import Targets
 from voxtui.storage.derived_latencies import (
     FIRST_SOUND,
@@ -21,17 +21,12 @@ from voxtui.storage.derived_latencies import (
 )
 from voxtui.storage.derived_latencies import verdict as compare
 
-PROCESSING = Headline(
-    "Processing",
-    "ms",
-    lambda turn: turn.ms(Milestone.FIRST_TOKEN, since=Milestone.CAPTURED),
-    lambda targets: targets.processing_ms,
-)
+PROCESSING = Headline("Processing", "ms", "processing_ms")
 """From the complete utterance to the first token: TTFT without the listening after the release."""
 
 MEASURED = (TTFT, PROCESSING, FIRST_SOUND, TOTAL, SPEED)
 
-NETWORK = Headline("Network", "ms", lambda turn: turn.network_ms, lambda targets: None)
+NETWORK = Headline("Network", "ms", "network_ms")
 """The network's share of TTFT, a lower bound; remote brain only."""
 
 HEAD = "p50", "p95", "p99", "min", "max"
