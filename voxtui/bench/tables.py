@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -41,11 +41,11 @@ def headline_lines(turns: Sequence[Turn], targets: Targets) -> list[str]:
     """Return a table with a line per headline, then a second one from the end of speech."""
     headlines = measured_of(turns)
     lines = [table_head("ms from the release")]
-    lines += [_line(turns, headline, headline.of, targets) for headline in headlines]
+    lines += [_line(headline, map(headline.of, turns), targets) for headline in headlines]
     timed = [headline for headline in headlines if headline.mark]
     if any(headline.from_speech_end(turn) is not None for headline in timed for turn in turns):
         lines += ["", table_head("ms from the end of speech")]
-        lines += [_line(turns, headline, headline.from_speech_end, None) for headline in timed]
+        lines += [_line(headline, map(headline.from_speech_end, turns), None) for headline in timed]
     return lines
 
 
@@ -72,13 +72,8 @@ def table_head(title: str) -> str:
     return f"{title:<26} {'goal':<9} {' '.join(f'{name:>6}' for name in HEAD)} {'turns':>6}"
 
 
-def _line(
-    turns: Sequence[Turn],
-    headline: Headline,
-    of: Callable[[Turn], float | None],
-    targets: Targets | None,
-) -> str:
-    times = spread(map(of, turns))
+def _line(headline: Headline, values: Iterable[float | None], targets: Targets | None) -> str:
+    times = spread(values)
     target = headline.target(targets) if targets else None
     verdict = judge(times, target)
     goal = "" if target is None else f"{verdict.sign if verdict else ' '} ≤ {target:g}"

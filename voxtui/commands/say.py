@@ -25,6 +25,7 @@ from voxtui.dialogue.speech.speech import (
     VoiceFailed,
     VoiceTimeout,
     VoiceWorker,
+    voice_workers,
 )
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError, ModelError, UnspokenLanguage
@@ -89,7 +90,7 @@ def load_voice(config: Config, notify: Notify) -> VoiceWorker:
     voices = build_voice(config, notify)
     if voices is None:
         raise InputError("There is no voice: voice.engine is none.")
-    workers = voices.map(lambda voice: VoiceWorker(voice, PATIENCE_SECONDS))
+    workers = voice_workers(voices, PATIENCE_SECONDS)
     return workers.load(lambda worker: worker.warm_up(lambda step, fraction: None)).part
 
 

@@ -20,7 +20,7 @@ from voxtui.dialogue.protocols import (
     StopFlag,
     Voice,
 )
-from voxtui.dialogue.speech.speech import VoiceWorker
+from voxtui.dialogue.speech.speech import VoiceWorker, voice_workers
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import ModelError, ModelLost, NoGpu, RemoteError
 from voxtui.settings.schema import Config
@@ -194,7 +194,7 @@ class Components:
         self._emit(Loading(step, fraction))
 
     def _load_voice(self, voices: Fallbacks[Voice], config: Config) -> VoiceWorker:
-        workers = voices.map(lambda voice: VoiceWorker(voice, config.voice.timeout_s, self._owned))
+        workers = voice_workers(voices, config.voice.timeout_s, self._owned)
         loaded = workers.load(lambda worker: worker.warm_up(self._progress))
         if loaded.was_made:  # not reported if it could not even be made
             self._notify(f"The voice is {loaded.part.voice.name}. {loaded.passed_over}")

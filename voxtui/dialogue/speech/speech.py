@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import TypeAlias
 
 from voxtui.dialogue.data import SpeechChunk, Token, audible
+from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.prefetch import TICK_SECONDS, Prefetched
 from voxtui.dialogue.protocols import Progress, Speaker, StopFlag, Voice
 from voxtui.dialogue.speech.clauses import (
@@ -190,6 +192,15 @@ class VoiceWorker:
             job.results.put(chunk)
             if job.abandoned:
                 return
+
+
+def voice_workers(
+    voices: Fallbacks[Voice], timeout_s: float, owned: bool = True
+) -> Fallbacks[VoiceWorker]:
+    def worker(make: Callable[[], Voice]) -> VoiceWorker:
+        return VoiceWorker(make(), timeout_s, owned)
+
+    return Fallbacks(tuple(partial(worker, make) for make in voices.makers), voices.first_only)
 
 
 @dataclass(slots=True)
