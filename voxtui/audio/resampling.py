@@ -44,7 +44,6 @@ class Resampler:
         self._stream: Any = library.Resampler(QUALITY, channels=1) if self._ratio != 1.0 else None
 
     def process(self, samples: Samples, last: bool = False) -> Samples:
-        """Return the output that `samples` complete; `last`: no more samples follow."""
         import numpy as np
 
         if self._stream is None:

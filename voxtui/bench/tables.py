@@ -38,7 +38,6 @@ def measured_of(turns: Sequence[Turn]) -> Sequence[Headline]:
 
 
 def headline_lines(turns: Sequence[Turn], targets: Targets) -> list[str]:
-    """Return a table with a line per headline, then a second one from the end of speech."""
     headlines = measured_of(turns)
     lines = [table_head("ms from the release")]
     lines += [_line(headline, map(headline.of, turns), targets) for headline in headlines]

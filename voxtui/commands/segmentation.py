@@ -38,7 +38,6 @@ class Segmenter:
 
     @property
     def has_speech(self) -> bool:
-        """True if the segment in progress holds enough speech for an utterance."""
         return self._recording.speech_seconds >= self._min_speech
 
     def push(self, frame: Frame) -> Utterance | None:

@@ -93,7 +93,6 @@ class Recording:
         return self._extent.quiet_frames
 
     def cut(self, end: int) -> list[Frame]:
-        """Set the number of frames and return those behind them, if there are any."""
         extent = Extent()
         for speech in self._verdicts[:end]:
             extent = extent.with_frame(speech)

@@ -198,7 +198,6 @@ def _color(value: str, ground: Color) -> Color:
 
 
 def _apart(ink: Color, grounds: Sequence[Color]) -> Color:
-    """Move `ink` away from all `grounds`, which are alike, until it can be read on each."""
     goal = max(
         (Color(0, 0, 0), Color(255, 255, 255)),
         key=lambda end: min(contrast(end, ground) for ground in grounds),

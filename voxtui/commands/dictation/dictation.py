@@ -157,7 +157,6 @@ class Dictation:
     # On the thread of `listen`.
 
     def _replace(self, loss: Loss) -> None:
-        """Open the lost microphone again, or the system's default in its place."""
         if self._devices.is_in_use(loss.opening):
             self._problem = loss.message
             self._view.notice(loss.message)

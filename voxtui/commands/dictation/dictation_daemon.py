@@ -252,7 +252,6 @@ class _Listener:
     """written by the recording's thread: it does nothing more but answer"""
 
     def ended_at(self) -> float | None:
-        """Return the time at which the recording ends, if it does by now."""
         # The client sends nothing more, so there is something to read once it has disconnected.
         disconnected = select.select([self.connection], [], [], 0)[0]
         now = time.monotonic()
@@ -323,7 +322,6 @@ class DictationDaemon:
             self._recording = self._listener = None
 
     def _listen(self, connection: socket.socket, seconds: float) -> None:
-        """Record one utterance for the client of `connection`, which is closed after it."""
         if self._recording is not None:
             result = LENT if self._listener else DICTATING
         else:

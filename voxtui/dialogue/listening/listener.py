@@ -260,7 +260,6 @@ class Listener:
         return self.finish()
 
     def _give_back(self, live: _LiveRecording, frames: Iterable[Frame]) -> None:
-        """Return frames to the pre-roll: a word may have begun in them."""
         if live.source == MICROPHONE:
             self._recent = deque([*frames, *self._recent], self._recent.maxlen)
 

@@ -98,7 +98,6 @@ class TurnViews:
         return self._selected
 
     def remove(self, number: int) -> None:
-        """Remove a finished turn. `put_back` brings it back."""
         self.select(None)
         view, turn = self._finished.pop(number)
         self._removed = view, turn, self.transcript.place(view.entries[0])
@@ -119,7 +118,6 @@ class TurnViews:
         self.select(numbers[at] if at < len(numbers) else None)
 
     def pick(self, number: int) -> None:
-        """Select the turn of this number, if it was answered."""
         if number in self._finished:
             self.select(number)
 
@@ -132,7 +130,6 @@ class TurnViews:
         self._words_first = self.transcript.set_timer(WORDS_FIRST_SECONDS, self._stop_waiting)
 
     def wait_no_more(self) -> None:
-        """Let everything be painted again."""
         if self._words_first is not None:
             self._words_first.stop()
             self._words_first = None
@@ -210,7 +207,6 @@ class TurnViews:
         self._light(now)
 
     def _light(self, now: float) -> None:
-        """Light up the words of the answer that were heard by now."""
         if self.timestamps is None or self.view is None:
             return
         first_sound = self.timestamps.at(Milestone.FIRST_SOUND)
@@ -220,7 +216,6 @@ class TurnViews:
             self.view.light(characters_at(tuple(self.timestamps.spoken), heard))
 
     def view_of(self, turn: int) -> TurnView | None:
-        """Return the view of the turn in progress, if it is this one."""
         return self.view if turn == self.number else None
 
     def _show_spoken(self) -> None:

@@ -195,7 +195,6 @@ class Menu:
         return list(device_choices(self._session.devices()))
 
     def choose(self, choice: Entry) -> None:
-        """Use a value in this session. The parts it needs are loaded first."""
         failed = self._session.failed is not None
         try:
             self._session.choose(choice.key, choice.value)
@@ -225,7 +224,6 @@ class Menu:
             self._app.run_worker(self._show_new_devices(known, in_use))
 
     def rescan(self) -> None:
-        """Find devices that were plugged in since PortAudio began."""
         self._app.run_worker(self._rescan(), group="rescan", exclusive=True)
 
     def forget_all(self) -> None:
@@ -250,7 +248,6 @@ class Menu:
         self._app.notify(f"Saved {', '.join(keys)} to {path}.{hidden}")
 
     def _marked(self, entry: Entry) -> Entry:
-        """Return `entry` marked if its value is in force."""
         return replace(entry, chosen=_in_use(self._session.config, entry.key) == entry.value)
 
     def _refuse(self, refused: NotAllowed) -> None:
@@ -267,7 +264,6 @@ class Menu:
         self._known, self._microphone = before, self._session.microphone
 
     async def _show_new_devices(self, known: frozenset[str], in_use: bool) -> None:
-        """Name the devices that are not in `known`. `in_use`: one of them is used already."""
         new = sorted(await self._device_titles() - known)
         if new:
             key = shown(self._session.config.ui.keys.menu)
@@ -281,7 +277,6 @@ class Menu:
 
 
 def _in_use(config: Config, key: str) -> Any:
-    """Return the value of `key`, or the one that "auto" stands for."""
     from voxtui.models.installed import chat_model_name
 
     value = value_of(config, key)
