@@ -171,7 +171,9 @@ class Dictation:
     def _is_over(self, segmenter: Segmenter, end: float | None, waited: float) -> bool:
         if end is not None:
             recording = segmenter.recording
-            speaking = recording.speech_seconds and recording.quiet_frames < QUIET_FRAMES
+            speaking = (
+                recording.extent.speech_seconds and recording.extent.quiet_frames < QUIET_FRAMES
+            )
             complete = self._last_at >= end + (TAIL_SECONDS if speaking else 0.0)
             return complete or waited >= SOURCE_SECONDS
         if waited >= SILENT_SECONDS:
@@ -184,7 +186,7 @@ class Dictation:
         self._last_at = frame.captured_at
         self._peak = max(self._peak, float(abs(frame.samples).max()))
         over = segmenter.push(frame)
-        quiet = over is not None or segmenter.recording.quiet_frames > 0
+        quiet = over is not None or segmenter.recording.extent.quiet_frames > 0
         self._quiet_s = self._quiet_s + FRAME_SECONDS if quiet else 0.0
         self._heard = self._heard or over is not None or segmenter.has_speech
         if over is not None:
