@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from voxtui.errors import DeviceError, ModelError, how_to_install
+from voxtui.errors import DeviceError, ForeignSpeech, ModelError, how_to_install
 
 if TYPE_CHECKING:
     from threading import Event as Flag
@@ -232,16 +232,21 @@ def build_brain(
     return chosen if config.brain.name == "auto" else chosen.with_first_made()
 
 
-def build_voice(config: Config, notify: Notify) -> Fallbacks[Voice] | None:
+def build_voice(
+    config: Config, notify: Notify, may_download: bool = False
+) -> Fallbacks[Voice] | None:
     """Return the loaders of the voice that `config` names, best first; None for silence.
 
     A voice that the user named is made at once. Raises ModelError if that is impossible.
     """
     from voxtui.dialogue.fallbacks import Fallbacks
+    from voxtui.models.catalogue import KOKORO_VOICES
 
-    embedded = partial(_hibari, config)
+    embedded = partial(_hibari, config, may_download)
+    on_gpu, small = partial(_kokoro_on_gpu, config), partial(_small_kokoro, config)
+    foreign = config.brain.language in KOKORO_VOICES and config.brain.language != "en"
     loaders: dict[str, Fallbacks[Voice]] = {
-        "auto": Fallbacks((partial(_kokoro_on_gpu, config), embedded)),
+        "auto": Fallbacks((on_gpu, *((small,) if foreign else ()), embedded)),
         "embedded": Fallbacks((embedded,)),
         "kokoro": Fallbacks((partial(_kokoro, config),)),
     }
@@ -288,27 +293,38 @@ def _remote(config: Config, notify: Notify) -> Brain:
     return RemoteBrain(config, notify)
 
 
-def _hibari(config: Config) -> Voice:
+def _hibari(config: Config, may_download: bool) -> Voice:
     from voxtui.voices.hibari import HibariVoice
 
-    return HibariVoice(config.voice)
+    return HibariVoice(config.voice, may_download)
 
 
 def _kokoro(config: Config) -> Voice:
     from voxtui.models.installed import kokoro_files
     from voxtui.voices.kokoro import KokoroVoice, check_installed
 
-    check_installed()
-    return KokoroVoice(config.voice, kokoro_files(config.voice))
+    files = kokoro_files(config.voice)
+    if not files.is_small:
+        check_installed()
+    return KokoroVoice(config.voice, files, config.brain.language)
+
+
+def _small_kokoro(config: Config) -> Voice:
+    from voxtui.models.catalogue import SMALL_KOKORO
+    from voxtui.models.installed import released_path
+
+    released_path(SMALL_KOKORO)
+    return _kokoro(config)
 
 
 def _kokoro_on_gpu(config: Config) -> Voice:
     from voxtui.models.cuda import check_torch, first_gpu
+    from voxtui.voices.kokoro import check_installed
 
-    voice = _kokoro(config)
+    check_installed()
     check_torch()
     first_gpu()
-    return voice
+    return _kokoro(config)
 
 
 def check_voice(config: Config) -> None:
@@ -348,6 +364,8 @@ def recogniser(config: Config, notify: Notify, careful: bool = False) -> Generat
     """
     from voxtui.brains.embedded import whisper
     from voxtui.brains.embedded.rescoring import MOST_CANDIDATES
+    from voxtui.models.catalogue import WHISPER
+    from voxtui.models.installed import released_path
 
     brain = _transcribing_brain(config, notify)
     if brain is not None:
@@ -360,15 +378,44 @@ def recogniser(config: Config, notify: Notify, careful: bool = False) -> Generat
         if not careful or isinstance(chosen, whisper.Whisper) or not whisper.is_here():
             yield SpeechToText(recognise, "", repeats=True)
             return
-        last = whisper.Whisper(whisper.whisper_directory(), config.brain.language)
+        last = whisper.Whisper(released_path(WHISPER), config.brain.language)
         with closing(last):
-            last.load()
-            yield SpeechToText(_words_of(last), "", repeats=True, draft=recognise)
+            try:
+                last.load()
+            except ModelError as error:
+                notify(f"{error.message} So the words are recognised once.")
+                yield SpeechToText(recognise, "", repeats=True)
+                return
+            again = _words_of(last, recognise)
+            yield SpeechToText(again, "", repeats=True, draft=recognise)
 
 
-def _words_of(recogniser: Recogniser) -> Recognise:
+def check_recogniser(config: Config) -> None:
+    """Raise ModelError if the embedded brain has no recogniser for the language. Loads nothing."""
+    from voxtui.brains.embedded.whisper import choose
+
+    if config.brain.name == "embedded":
+        choose(config.brain).close()
+
+
+def recognises_twice(config: Config) -> bool:
+    """Return whether a careful recogniser takes seconds once more for the final words."""
+    from voxtui.brains.embedded import whisper
+
+    english = config.brain.language in ("", "en")
+    return config.brain.name in ("auto", "embedded") and english and whisper.is_here()
+
+
+def _words_of(recogniser: Recogniser, otherwise: Recognise | None = None) -> Recognise:
+    """Return its words; those of `otherwise` if it fails, because they were spoken already."""
+
     def recognise(samples: Samples, cancelled: Flag | None = None) -> str:
-        return recogniser.recognise(samples, cancelled).english()
+        try:
+            return recogniser.recognise(samples, cancelled).english()
+        except ModelError as error:
+            if otherwise is None or isinstance(error, ForeignSpeech):
+                raise
+            return otherwise(samples, cancelled)
 
     return recognise
 
@@ -410,7 +457,7 @@ def make_factories() -> Factories:
         microphone=lambda config: _microphone(config.audio.input, config),
         speaker=lambda config: build_speaker(config.audio.output),
         brain=partial(build_brain, may_download=frozenset({VOXTRAL})),
-        voice=build_voice,
+        voice=partial(build_voice, may_download=True),
         reload=reload_parts,
         devices=lambda: choices(list_devices()),
         cancels_echo=cancels_echo,

@@ -146,7 +146,7 @@ def test_a_missing_program_is_named():
     configured = McpServer("test", "no-such-program")
     with (
         closing(McpServers((configured,))) as connections,
-        pytest.raises(InputError, match="no-such-program cannot be started: No such file"),
+        pytest.raises(InputError, match="test: there is no program no-such-program"),
     ):
         connections.list_tools("test")
 
@@ -177,6 +177,23 @@ def test_the_end_takes_all_processes_of_a_server_along():
         pids = [int(pid) for pid in call().text.split()]
         began = time.monotonic()
     assert time.monotonic() - began < 1
+    until(lambda: not any(map(runs, pids)))
+
+
+def test_a_killed_voxtui_takes_its_servers_along():
+    script = (
+        "import sys, tests.tools.test_mcp_servers as t\n"
+        "with t.connected('children') as (call, _):\n"
+        "    print(call().text, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as voxtui:
+        assert voxtui.stdout is not None
+        pids = [int(pid) for pid in voxtui.stdout.readline().split()]
+        assert len(pids) == 2 and all(map(runs, pids))
+        voxtui.kill()
     until(lambda: not any(map(runs, pids)))
 
 

@@ -139,7 +139,11 @@ class Screen:
 
     @property
     def lines(self) -> list[str]:
-        return [strip.text for strip in self.app.screen._compositor.render_strips()]
+        """The lines of the screen, without the empty ones at its end."""
+        lines = [strip.text for strip in self.app.screen._compositor.render_strips()]
+        while lines and not lines[-1].strip():
+            lines.pop()
+        return lines
 
     @property
     def text(self) -> str:
@@ -181,10 +185,12 @@ async def screen(
     clips=CLIPS,
     factories=None,
     attachments=(),
+    words="",
 ) -> AsyncIterator[Screen]:
     app = VoxtuiApp(ScriptedEngine, config or Config(), clips, factories)
     for text in attachments:
         app.session.post(Attach(text))
+    app.words = words
     engine = app.session.engine
     assert isinstance(engine, ScriptedEngine)
     opened = patch("voxtui.session.clip_player.open_clip", lambda path, most: open_clip(path))

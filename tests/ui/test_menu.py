@@ -29,7 +29,7 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.timestamps import Outcome
 from voxtui.errors import DeviceError, ModelError, ModelMissing
-from voxtui.models.catalogue import CHAT_MODELS
+from voxtui.models.catalogue import CHAT_MODELS, HIBARI_VOICES, SMALL_KOKORO, WHISPER
 from voxtui.settings.schema import (
     BrainConfig,
     Config,
@@ -224,6 +224,45 @@ def test_the_chat_models_that_are_here_are_offered_if_there_is_a_choice(monkeypa
     assert offered(Config(brain=BrainConfig(name="voxtral"))) == []
 
 
+def test_the_embedded_voices_are_offered_with_what_they_fetch(monkeypatch, tmp_path):
+    monkeypatch.setattr("voxtui.models.catalogue.models_directory", lambda: tmp_path)
+    emma = HIBARI_VOICES["bf_emma"]
+
+    def offered(config: Config = Config()) -> dict[str, Entry]:  # noqa: B008
+        return {c.value: c for c in part_choices(config) if c.key == "voice.name"}
+
+    assert [*offered()] == ["af_heart", *HIBARI_VOICES]
+    assert offered()["bf_emma"].question == "Fetch 8 MB from a hub now?"
+    emma.path.parent.mkdir()
+    emma.path.touch()
+    assert offered()["bf_emma"].question == ""
+    assert offered(Config(voice=VoiceConfig(engine="kokoro"))) == {}
+
+
+def test_languages_are_offered_where_whisper_is_here_with_what_they_cost(monkeypatch, tmp_path):
+    monkeypatch.setattr("voxtui.models.catalogue.models_directory", lambda: tmp_path)
+    monkeypatch.setattr("voxtui.ui.menu.menu.find_spec", lambda name: True)
+
+    def offered(config: Config = Config()) -> dict[str, str]:  # noqa: B008
+        return {c.value: c.about for c in part_choices(config) if c.key == "brain.language"}
+
+    assert offered() == {}
+    WHISPER.path.mkdir()
+    assert offered()["es"] == "heard by Whisper, seconds later; text only"
+    SMALL_KOKORO.path.mkdir()
+    assert offered()["es"] == "heard by Whisper, seconds later"
+    assert offered()["de"] == "heard by Whisper, seconds later; text only"
+    assert offered()["en"] == ""
+    assert offered(Config(brain=BrainConfig(name="voxtral"))) == {}
+
+
+async def test_another_language_replaces_the_brain_and_the_voice():
+    async with screen(factories=make_factories()) as s:
+        s.app.menu.choose(Entry("", "", key="brain.language", value="es"))
+        ((_, change),) = [call for call in s.engine.calls if call[0] == "change"]
+        assert change.brain and change.voice and change.config.brain.language == "es"
+
+
 @pytest.mark.parametrize(
     ("key", "value", "part"),
     [
@@ -232,6 +271,7 @@ def test_the_chat_models_that_are_here_are_offered_if_there_is_a_choice(monkeypa
         ("brain.name", "embedded", "brain"),
         ("brain.embedded.model", "qwen3-1.7b", "brain"),
         ("voice.speed", 1.2, "voice"),
+        ("voice.name", "bf_emma", "voice"),
         ("generation.preset", "ultra", "brain"),
     ],
 )
@@ -454,7 +494,7 @@ async def test_a_microphones_name_is_never_read_as_markup():
     async with screen(size=(100, 30), microphone="HDA [/mic] [red]Analog") as s:
         s.app.status.show_level()
         await s.settle()
-        assert "HDA [/mic] [red]Analog" in s.lines[-2]
+        assert "HDA [/mic] [red]Analog" in s.text
 
 
 @pytest.mark.slow

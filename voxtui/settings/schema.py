@@ -104,7 +104,7 @@ class VoiceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     engine: Literal["auto", "kokoro", "embedded", "none"] = "auto"
     name: Annotated[str, Meta(min_length=1)] = "af_heart"
     speed: Annotated[float, Meta(ge=0.5, le=2.0)] = 1.0
-    timeout_s: Annotated[float, Meta(gt=0, le=60)] = 3.0
+    timeout_s: Annotated[float, Meta(gt=0, le=60)] = 10.0
     kokoro: KokoroConfig = KokoroConfig()
 
 

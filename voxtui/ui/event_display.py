@@ -37,8 +37,8 @@ class EventDisplay:
             case events.ReplyText(turn, text):
                 turns.show_reply(turn, text)
             case events.Caption(turn, text, settled):
-                if (view := turns.view_of(turn)) and view.caption(text):
-                    self._main.show_caption(text, settled)
+                if view := turns.view_of(turn):
+                    view.caption(text, settled)
             case events.StateChanged(State.THINKING):
                 turns.expect_reply()
             case events.StateChanged():

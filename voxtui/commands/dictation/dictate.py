@@ -25,7 +25,13 @@ from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.schema import Config
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.tty_keys import Pressed, terminal_keys
-from voxtui.wiring import build_detector, microphone_alone, recogniser
+from voxtui.wiring import (
+    build_detector,
+    check_recogniser,
+    microphone_alone,
+    recogniser,
+    recognises_twice,
+)
 
 END_KEYS, DISCARD_KEY = b" \r\n\x04", b"\x1b"
 
@@ -67,7 +73,8 @@ def run_order(
 
 
 def check(config: Config, options: DictateOptions) -> None:
-    """Raise VoxtuiError if the words could not be delivered afterwards: before somebody speaks."""
+    """Raise VoxtuiError if the words could not be recognised or delivered: before one speaks."""
+    check_recogniser(config)
     if config.dictate.replacements:
         replace_words("", config.dictate.replacements)
     if config.dictate.hook:
@@ -84,6 +91,8 @@ def _dictate(config: Config, quiet: bool) -> Dictated:
                 "Set dictate.silence_s, or use voxtui dictate --start and --stop.",
             )
         prompt = "Speak. Space or Enter ends, Esc discards." if pressed else "Speak."
+        if recognises_twice(config):
+            prompt += " Whisper then takes seconds."
         line = CaptionLine(prompt, quiet)
         dictation = Dictation(microphone_alone(config), silence_s, line)
         try:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import shutil
 import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator
@@ -30,6 +31,9 @@ LONGEST_MESSAGE = 4_000_000
 
 END_SECONDS = 0.2
 """Time for a process to end after stdin is closed and it got SIGTERM, before SIGKILL."""
+
+_WATCHED = '(read _ < /dev/fd/{}; kill -9 0) < /dev/null > /dev/null 2>&1 & exec "$0" "$@"'
+"""Runs a program, and ends its process group when a pipe of ours closes: however voxtui ends."""
 
 MOST_TOOLS = 500
 
@@ -178,18 +182,27 @@ class Session:
         environment = get_default_environment()
         environment |= {name: self._variable(name) for name in self.server.env}
         command = os.path.expanduser(self.server.command)
+        if shutil.which(command, path=environment.get("PATH")) is None:
+            raise InputError(
+                f"The MCP server {self.server.name}: there is no program {self.server.command}.",
+                "Install it, or write its whole path.",
+            )
+        watched, ours = os.pipe()
         try:
             # Not in the current folder, which may be another person's: `npx` and `python -m` take
             # programs from there.
             process = await asyncio.create_subprocess_exec(
-                command, *self.server.args, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=Path.home(),
-                env=environment, start_new_session=True, limit=LONGEST_MESSAGE,
+                "/bin/sh", "-c", _WATCHED.format(watched), command, *self.server.args,
+                stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=Path.home(), env=environment,
+                pass_fds=(watched,), start_new_session=True, limit=LONGEST_MESSAGE,
             )  # fmt: skip
         except OSError as error:
+            os.close(ours)
             raise InputError(
-                f"The MCP server {self.server.name}: {self.server.command} cannot be started: "
-                f"{error.strerror}."
+                f"The MCP server {self.server.name} cannot be started: {error.strerror}."
             ) from error
+        finally:
+            os.close(watched)
         to_us, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         sent, to_it = anyio.create_memory_object_stream[SessionMessage](0)
         async with anyio.create_task_group() as tasks:
@@ -201,6 +214,7 @@ class Session:
             finally:
                 with anyio.CancelScope(shield=True):
                     await _end_group(process)
+                os.close(ours)
                 tasks.cancel_scope.cancel()
 
     def _variable(self, name: str) -> str:

@@ -69,6 +69,11 @@ class TurnViews:
         released = self.timestamps.at(Milestone.RELEASED) if self.timestamps else None
         return max(0.0, (released or time.monotonic()) - self._began_at)
 
+    @property
+    def stalls(self) -> bool:
+        """True while the speaker takes no sound of the turn in progress."""
+        return self.timestamps is not None and self.timestamps.stalls
+
     def begin(self, started: TurnStarted) -> None:
         self.number, self.timestamps = started.turn, started.timestamps
         self.panel.begin(started.source == TYPED)

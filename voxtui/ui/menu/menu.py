@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from textual.app import App
@@ -17,7 +18,7 @@ from voxtui.dialogue.listening.level import MONITOR
 from voxtui.errors import ConfigError, InputError, ModelError, VoxtuiError
 from voxtui.session.local_session import LocalSession
 from voxtui.session.user_session import NotAllowed
-from voxtui.settings.schema import Config
+from voxtui.settings.schema import LANGUAGES, Config
 from voxtui.settings.sources import active_config_file, options_of, value_of
 from voxtui.ui.keys import shown
 from voxtui.ui.menu.palette import Entry, Palette
@@ -56,6 +57,8 @@ Found = TypeVar("Found")
 def part_choices(config: Config) -> Iterator[Entry]:
     for name in options_of("voice.engine"):
         yield Entry(VOICE, VOICES.get(name, name), key="voice.engine", value=name)
+    if config.voice.engine in ("auto", "embedded"):
+        yield from _embedded_voices()
     for speed, about in SPEEDS.items():
         yield Entry(VOICE, f"Speed {speed:g}", about, key="voice.speed", value=speed)
     for name in options_of("brain.name"):
@@ -72,6 +75,7 @@ def part_choices(config: Config) -> Iterator[Entry]:
         yield Entry(MODEL, title, about, question=question, key="brain.name", value=name)
     if config.brain.name in ("auto", "embedded"):
         yield from _chat_models()
+        yield from _languages()
     for name in options_of("generation.preset"):
         yield Entry(MODEL, PRESETS.get(name, name), key="generation.preset", value=name)
 
@@ -92,6 +96,32 @@ def _chat_models() -> Iterator[Entry]:
     for model in here if len(here) > 1 else ():
         title = f"Chat: {model.name}"
         yield Entry(MODEL, title, model.note, key="brain.embedded.model", value=model.name)
+
+
+def _embedded_voices() -> Iterator[Entry]:
+    from voxtui.models.catalogue import HIBARI, HIBARI_VOICES
+
+    yield Entry(VOICE, HIBARI, "American, female", key="voice.name", value=HIBARI)
+    for name, model in HIBARI_VOICES.items():
+        about, question = model.note, ""
+        if not model.path.exists():
+            size = f"{model.size / 1e6:.0f} MB"
+            about, question = f"{about}; fetches {size}", f"Fetch {size} from a hub now?"
+        yield Entry(VOICE, name, about, question=question, key="voice.name", value=name)
+
+
+def _languages() -> Iterator[Entry]:
+    """Yield the languages of the embedded brain, if Whisper is here to hear them."""
+    from voxtui.models.catalogue import KOKORO_VOICES, SMALL_KOKORO, WHISPER
+
+    if not WHISPER.path.exists() or find_spec("ctranslate2") is None:
+        return
+    spoken = KOKORO_VOICES if SMALL_KOKORO.path.exists() else ()
+    for code, name in LANGUAGES.items():
+        about = "heard by Whisper, seconds later" if code != "en" else ""
+        if code not in spoken and about:
+            about += "; text only"
+        yield Entry(MODEL, f"Language: {name}", about, key="brain.language", value=code)
 
 
 def device_choices(found: Sequence[Device]) -> Iterator[Entry]:
