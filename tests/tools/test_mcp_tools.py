@@ -185,6 +185,8 @@ def test_the_list_says_what_needs_a_key_and_what_is_not_allowed(tmp_path, monkey
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     file = tmp_path / "mine.toml"
     file.write_text(CONFIG)
+    settings = json.loads(invoke("config", "--json", "--config", str(file)).stdout)["settings"]
+    assert settings["mcp.server"]["value"][0]["command"] == "uvx"
     listed = invoke("tools", "--config", str(file))
     assert "clipboard                    key  the text that" in listed.stdout
     assert "time: no tool of this server is allowed yet: voxtui tools allow time" in listed.stderr
