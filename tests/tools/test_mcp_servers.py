@@ -263,6 +263,21 @@ def test_a_server_over_http_gets_its_token(tmp_path, monkeypatch):
         connections.list_tools("sdk")
 
 
+def test_an_end_during_the_first_call_starts_nothing():
+    script = (
+        "import threading, tests.tools.test_mcp_servers as t\n"
+        "with t.connected('children') as (call, connections):\n"
+        "    first = threading.Thread(target=call)\n"
+        "    first.start()\n"
+        "    while 'voxtui-mcp' not in {thread.name for thread in threading.enumerate()}:\n"
+        "        pass\n"
+        "    connections.close()\n"
+        "    first.join()\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "InputError" in ran.stderr and "Task was destroyed" not in ran.stderr
+
+
 def test_a_closed_client_calls_nothing():
     with connected("good") as (call, connections):
         connections.close()
