@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,14 +18,12 @@ from voxtui.bench.report import as_json, budgets, check, report
 from voxtui.bench.tables import MEASURED
 from voxtui.commands.devices_command import can_play
 from voxtui.dialogue.components.sound_devices import Devices
+from voxtui.dialogue.protocols import Speaker
 from voxtui.dialogue.timestamps import Outcome
 from voxtui.errors import InputError
 from voxtui.settings.schema import Config, Targets
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.wiring import build_engine, build_speaker, sample_clips, target_clips
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.protocols import Speaker
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 from voxtui.dialogue.engine_commands import NewConversation, RecallConversation
+from voxtui.dialogue.protocols import Past
 from voxtui.session.user_session import NotAllowed, UserSession
 from voxtui.storage.conversation_writer import ConversationWriter, StoredConversation
 from voxtui.storage.saved_session import Record
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.protocols import Past
 
 
 class Conversation:
