@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from threading import Event as Flag
 
     from voxtui.audio.microphone import SounddeviceMicrophone
+    from voxtui.audio.portaudio import Device
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.brains.embedded.live_transcription import Recogniser
     from voxtui.dialogue.components.sound_devices import Devices
-    from voxtui.dialogue.data import Samples, SpeechChunk
+    from voxtui.dialogue.data import Samples
     from voxtui.dialogue.dialogue import FrontEnd
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.engine_commands import ReplaceComponents
     from voxtui.dialogue.events import Event
     from voxtui.dialogue.fallbacks import Fallbacks
     from voxtui.dialogue.protocols import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
-    from voxtui.session.local_session import Factories
     from voxtui.settings.schema import Config
 
 CLIPS = Path(__file__).parent / "data" / "clips"
@@ -63,9 +63,12 @@ def devices_engine(
 class _SoundSystem:
     """Implements SoundSystem by PortAudio."""
 
-    config: Config
+    config: Config | None
+    """None: there is no speaker, so no echo."""
 
-    def default_devices(self) -> tuple[Microphone, Speaker]:
+    def default_devices(self) -> tuple[Microphone, Speaker | None]:
+        if self.config is None:
+            return build_microphone(""), None
         return _microphone("", self.config), build_speaker("")
 
     def version(self) -> object:
@@ -81,23 +84,10 @@ def build_microphone(name: str) -> SounddeviceMicrophone:
     return SounddeviceMicrophone(name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Microphones:
-    """Implements SoundSystem by PortAudio, without a speaker."""
-
-    def default_devices(self) -> tuple[Microphone, None]:
-        return build_microphone(""), None
-
-    def version(self) -> object:
-        from voxtui.audio.portaudio import sound_system
-
-        return sound_system()
-
-
 def microphone_alone(config: Config) -> Devices:
     from voxtui.dialogue.components.sound_devices import Devices
 
-    return Devices(build_microphone(config.audio.input), None, _Microphones())
+    return Devices(build_microphone(config.audio.input), None, _SoundSystem(None))
 
 
 def _microphone(name: str, config: Config) -> SounddeviceMicrophone:
@@ -138,12 +128,6 @@ def build_speaker(name: str) -> SounddeviceSpeaker:
     from voxtui.audio.speaker import SounddeviceSpeaker
 
     return SounddeviceSpeaker(name)
-
-
-def build_cue() -> SpeechChunk:
-    from voxtui.audio.chime import cue
-
-    return cue(48_000)
 
 
 def build_engine(
@@ -210,18 +194,6 @@ def _imports_torch(config: Config) -> bool:
     from voxtui.models.cuda import is_likely
 
     return config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
-
-
-def reload_parts(config: Config, notify: Notify, download_chat: bool = False) -> ReplaceComponents:
-    """Return brain and voice once more, after a start that failed.
-
-    `download_chat` allows the download of the chat model.
-    """
-    from voxtui.dialogue.engine_commands import ReplaceComponents
-
-    may_download = frozenset({VOXTRAL, CHAT} if download_chat else {VOXTRAL})
-    brain = build_brain(config, notify, may_download)
-    return ReplaceComponents(config, brain=brain, voice=build_voice(config, notify) or "none")
 
 
 def build_brain(
@@ -322,7 +294,7 @@ def _kokoro(config: Config) -> Voice:
     files = kokoro_files(config.voice)
     if not files.is_small:
         check_installed()
-    return KokoroVoice(config.voice, files)
+    return KokoroVoice(config.voice, files, config.brain.language)
 
 
 def _small_kokoro(config: Config) -> Voice:
@@ -465,19 +437,35 @@ def _transcribing_brain(config: Config, notify: Notify) -> Brain | None:
         return None
 
 
-def make_factories() -> Factories:
-    from voxtui.audio.portaudio import choices, list_devices
-    from voxtui.session.local_session import Factories
+class LocalFactories:
+    """Implements Factories by the parts of this machine."""
 
-    return Factories(
-        microphone=lambda config: _microphone(config.audio.input, config),
-        speaker=lambda config: build_speaker(config.audio.output),
-        brain=partial(build_brain, may_download=frozenset({VOXTRAL})),
-        voice=partial(build_voice, may_download=True),
-        reload=reload_parts,
-        devices=lambda: choices(list_devices()),
-        cancels_echo=cancels_echo,
-    )
+    def microphone(self, config: Config) -> Microphone:
+        return _microphone(config.audio.input, config)
+
+    def speaker(self, config: Config) -> Speaker:
+        return build_speaker(config.audio.output)
+
+    def brain(self, config: Config, notify: Notify) -> Fallbacks[Brain]:
+        return build_brain(config, notify, frozenset({VOXTRAL}))
+
+    def voice(self, config: Config, notify: Notify) -> Fallbacks[Voice] | None:
+        return build_voice(config, notify, may_download=True)
+
+    def reload(self, config: Config, notify: Notify, download_chat: bool) -> ReplaceComponents:
+        from voxtui.dialogue.engine_commands import ReplaceComponents
+
+        may_download = frozenset({VOXTRAL, CHAT} if download_chat else {VOXTRAL})
+        brain = build_brain(config, notify, may_download)
+        return ReplaceComponents(config, brain=brain, voice=build_voice(config, notify) or "none")
+
+    def devices(self) -> Sequence[Device]:
+        from voxtui.audio.portaudio import choices, list_devices
+
+        return choices(list_devices())
+
+    def cancels_echo(self, config: Config) -> bool:
+        return cancels_echo(config)
 
 
 def sample_clips() -> list[tuple[str, Path]]:

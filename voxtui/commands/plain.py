@@ -36,7 +36,7 @@ from voxtui.storage.device_offset import device_offset
 from voxtui.storage.metrics_files import metrics_writer
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.text_input import clipboard_text
-from voxtui.wiring import devices_engine, make_factories, sample_clips
+from voxtui.wiring import LocalFactories, devices_engine, sample_clips
 
 NOT_HERE = ("copy", "history", "panel")
 """Commands of the screen only."""
@@ -292,7 +292,6 @@ class Plain:
                 self._end_reply()
 
     def _show_missed(self, countdowns: Sequence[events.Countdown]) -> None:
-        """Print what was missed, once."""
         missed = {one for one in countdowns if one.missed and not one.rings}
         for one in sorted(missed - self._missed, key=lambda one: one.ends or 0.0):
             self._print(f"Missed: {one.name}.")
@@ -418,7 +417,7 @@ def talk_in_lines(
             lambda emit: devices_engine(config, log.tee(emit)),
             config,
             sample_clips(),
-            make_factories(),
+            LocalFactories(),
             typed_live=typed_live,
             quiet=quiet,
         )

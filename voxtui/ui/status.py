@@ -98,12 +98,10 @@ class MicrophoneLevel:
 
     @property
     def louder(self) -> bool:
-        """True if the second in progress is clearly louder than the level on display."""
         return self.peak is not None and self.peak > (self.shown or 0.0) * STEADY
 
     @property
     def changed(self) -> bool:
-        """True if the second in progress is clearly louder or softer, or if none is on display."""
         if self.peak is None or self.shown is None:
             return self.peak is not None
         return self.louder or self.peak * STEADY < self.shown
@@ -170,7 +168,6 @@ class Status:
         self.show_state()
 
     def show_welcome(self) -> None:
-        """Show the lines for a new user, until the first turn."""
         if self._session.failed:
             entries = not_loaded()
         else:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from voxtui.dialogue.data import FRAME_SECONDS, Frame
 from voxtui.dialogue.listening.level import FAINT
 from voxtui.dialogue.listening.listener import warm_up
 from voxtui.dialogue.live_config import LiveConfig
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.protocols import SpeechDetector
+from voxtui.dialogue.protocols import SpeechDetector
 
 
 class VoiceBargeIn:
@@ -32,7 +28,6 @@ class VoiceBargeIn:
         warm_up(self._detector)
 
     def interrupts(self, frame: Frame, turn: int) -> bool:
-        """Return True if this frame, captured during the answer of `turn`, completes a barge-in."""
         if turn != self._turn:
             self._turn, self._spoken_s = turn, 0.0
             self._detector.reset()

@@ -46,7 +46,6 @@ class LatencyStrip(Static):
 
 
 def _line(times: TurnTimes, width: int) -> Content:
-    """Return the first sound, and as much of its stages as there is room for."""
     turn = times.turn
     if not (number := figure(turn)):
         return Content()
@@ -65,7 +64,6 @@ def _line(times: TurnTimes, width: int) -> Content:
 
 
 def _stages(found: Sequence[Stage], halves: Sequence[int], values: Sequence[str]) -> Content:
-    """Return each stage as its name, a bar of so many half cells, and its value."""
     line = Content()
     for stage, length, value in zip(found, halves, values, strict=True):
         drawn = LINE * (length // 2) + HALF_LINE * (length % 2)

@@ -76,7 +76,6 @@ class PushToTalk:
         self._key.releases = releases
 
     def follow(self) -> None:
-        """Forget a key or button that is still down if its utterance is over."""
         if self._session.talking is None:
             self._key.abandon()
             if self._by_mouse:
