@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from rich.segment import Segment
 from rich.style import Style
@@ -17,6 +18,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from voxtui.dialogue.events import State
+from voxtui.dialogue.history.attachments import Attachment
 from voxtui.slash_commands import matching
 from voxtui.ui.bars import HALF_LINE, LINE
 from voxtui.ui.talk.field import Field
@@ -136,6 +138,11 @@ class TalkBar(Horizontal):
     def paste(self, text: str, room: int, tokens_per_second: float | None) -> None:
         self.pasted.add(text, room, tokens_per_second)
         self.write("")
+
+    def take_pasted(self) -> Sequence[Attachment]:
+        texts = self.pasted.take()
+        self._show_title()
+        return texts
 
     def correct(self, turn: int, words: str) -> None:
         self._empty_field()
