@@ -293,9 +293,9 @@ def refuses(action: Callable[[], object]) -> str:
 LOST = f"The speaker '{SPEAKER}' stopped taking sound; was it unplugged?"
 
 
-def play_on(speaker: SounddeviceSpeaker, begun: threading.Event) -> None:
+def play_on(speaker: SounddeviceSpeaker, begun: threading.Event, timestamps: Timestamps) -> None:
     """Play until the speaker raises, at most for SECONDS."""
-    timestamps, until = Timestamps(), time.monotonic() + SECONDS
+    until = time.monotonic() + SECONDS
     while time.monotonic() < until:
         speaker.play(tone(0.2), timestamps, never)
         if timestamps.at(Milestone.FIRST_SOUND) is not None:
@@ -303,7 +303,9 @@ def play_on(speaker: SounddeviceSpeaker, begun: threading.Event) -> None:
     speaker.finish(timestamps, never)
 
 
-def lose(speaker: SounddeviceSpeaker, action: Callable[[], object]) -> str:
+def lose(
+    speaker: SounddeviceSpeaker, action: Callable[[], object], timestamps: Timestamps | None = None
+) -> str:
     """Run `action` while the speaker plays; return the sentence of the DeviceError it raises."""
     begun = threading.Event()
 
@@ -314,7 +316,7 @@ def lose(speaker: SounddeviceSpeaker, action: Callable[[], object]) -> str:
     actor = threading.Thread(target=act)
     actor.start()
     try:
-        return refuses(lambda: play_on(speaker, begun))
+        return refuses(lambda: play_on(speaker, begun, timestamps or Timestamps()))
     finally:
         actor.join()
 
@@ -346,8 +348,10 @@ def test_a_speaker_is_not_lost_because_the_process_was_suspended(
 def test_a_stalled_speaker_is_lost_and_can_be_opened_again(
     virtual_audio: VirtualAudio, speaker: SounddeviceSpeaker
 ) -> None:
+    timestamps = Timestamps()
     try:
-        assert lose(speaker, virtual_audio.stall) == LOST
+        assert lose(speaker, virtual_audio.stall, timestamps) == LOST
+        assert timestamps.stalls
     finally:
         virtual_audio.unstall()
     _, seconds = say(speaker, tone(0.2))

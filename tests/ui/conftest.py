@@ -181,10 +181,12 @@ async def screen(
     clips=CLIPS,
     factories=None,
     attachments=(),
+    words="",
 ) -> AsyncIterator[Screen]:
     app = VoxtuiApp(ScriptedEngine, config or Config(), clips, factories)
     for text in attachments:
         app.session.post(Attach(text))
+    app.words = words
     engine = app.session.engine
     assert isinstance(engine, ScriptedEngine)
     opened = patch("voxtui.session.clip_player.open_clip", lambda path, most: open_clip(path))

@@ -42,6 +42,9 @@ QUEUED_SECONDS = 3.0
 """Speech queued beyond what the device holds. `play` returns once the rest fits, so the next clause
 is made while this much still plays: as long as the timeout of a voice."""
 
+SILENT_SECONDS = 0.5
+"""A device that takes nothing for this long is reported as silent."""
+
 STALL_SECONDS = 3.0
 """A device that takes nothing for this long is lost. A sound server on a busy machine may be late
 by less."""
@@ -269,6 +272,7 @@ class SounddeviceSpeaker:
             filled_before, filled = filled, capacity - stream.write_available
             if filled < filled_before:
                 stood_still = 0.0
+                self._report_stall(False)
                 self._segment.took(filled_before - filled, now)
             with self._changed:
                 if self._closing:
@@ -288,6 +292,8 @@ class SounddeviceSpeaker:
                         self._lose(self._unplugged())
                         return
                     stood_still += (interval := self._interval())
+                    if stood_still > SILENT_SECONDS:
+                        self._report_stall(True)
                     self._changed.wait(interval)
                     continue
                 playback, samples = self._playback, self._next_slice(room)
@@ -306,6 +312,10 @@ class SounddeviceSpeaker:
             self._segment.written += len(samples)
             filled += len(samples)
         stream.stop()
+
+    def _report_stall(self, stalls: bool) -> None:
+        if (playback := self._playback) is not None:
+            playback.timestamps.stalls = stalls
 
     def _due_chime(self, now: float) -> Chime | None:
         if self._chime is not None and self._chime.over:

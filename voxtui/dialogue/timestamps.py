@@ -62,6 +62,8 @@ class Timestamps:
 
         The turn's thread appends; the last one grows while the clause is made."""
         self.gpu_bytes: int | None = None
+        self.stalls = False
+        """the speaker has stopped taking sound, for now"""
         self.network_s: float | None = None
         """the network's share of the time to the first token, in seconds, for a remote brain"""
 

@@ -104,6 +104,8 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.main = MainScreen(self.keys, self.session, self.talk, self.turns, self.status)
         self.menu = Menu(self, self.session)
         self.continues = False
+        self.words = ""
+        """the user's first words, sent at the start; empty: none"""
         self.event_display = EventDisplay(self.main, self.menu, self.timers)
 
     def get_default_screen(self) -> MainScreen:
@@ -149,10 +151,12 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.set_interval(LEVEL_SECONDS, self.status.show_level)
         self.call_after_refresh(self._start)
 
-    def _start(self) -> None:
+    async def _start(self) -> None:
         gc_tuning.resume()
         past = self._continued() if self.continues else ()
         self.session.start(past)
+        if self.words:
+            await self.main.send(self.words, None)
         # Imports its library, which takes a third of a second, while the models load.
         Thread(target=rendered, args=("",), name="voxtui-markdown", daemon=True).start()
 
@@ -223,6 +227,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         listening = self.session.state is State.LISTENING
         if listening:
             self.status.show_hint()
+        self.status.follow_sound()
         self.turns.tick(listening)
 
     def _keep_pace(self) -> None:

@@ -37,8 +37,7 @@ class EventDisplay:
             case events.ReplyText(turn, text):
                 turns.show_reply(turn, text)
             case events.Caption(turn, text, settled):
-                if turns.caption(turn, text):
-                    self._main.show_caption(text, settled)
+                turns.caption(turn, text, settled)
             case events.StateChanged(State.THINKING):
                 turns.expect_reply()
             case events.StateChanged():

@@ -26,6 +26,13 @@ from voxtui.ui.menu.palette import Entry
 from voxtui.ui.prompt_screen import PromptScreen
 from voxtui.ui.startup import Samples
 
+WHAT_TO_KNOW = "What would you like to know?"
+"""The answer to a text that was pasted and sent without a word."""
+
+
+SPARE_ROWS = 8
+"""Empty rows below a conversation that outgrew its place. To lay out takes as long as ten words."""
+
 
 class MainScreen(PromptScreen):
     _removed: RemovedTurn | None = None
@@ -37,8 +44,10 @@ class MainScreen(PromptScreen):
         try:
             command = parse(text)
             if command is None and self.bar.pasted.waiting:
+                length = self.bar.pasted.length
                 self.give_pasted()
                 if not text:
+                    self.transcript.add_line("▤", f"{length} pasted. {WHAT_TO_KNOW}")
                     return
             elif not text:
                 await self.action_mend()
@@ -78,6 +87,15 @@ class MainScreen(PromptScreen):
 
     # Actions.
 
+    @on(Transcript.Filled)
+    def _make_room(self, event: Transcript.Filled) -> None:
+        """Move the prompt down, as far as the terminal allows."""
+        self.query_one("#main").styles.max_height = event.rows + SPARE_ROWS
+
+    def _move_prompt_up(self) -> None:
+        """Undo what `_make_room` did."""
+        self.query_one("#main").styles.max_height = None
+
     @on(Transcript.Step)
     def _step(self, event: Transcript.Step) -> None:
         self.turns.step(event.by)
@@ -101,6 +119,7 @@ class MainScreen(PromptScreen):
         self._removed = None
         self.turns.forget()
         self.transcript.clear()
+        self._move_prompt_up()
 
     def action_history(self, words: str = "") -> None:
         """Find a stored conversation and go on with it; first ask whether any is stored."""
@@ -138,6 +157,7 @@ class MainScreen(PromptScreen):
     def show_past(self, past: Past) -> None:
         self._removed = None
         self.turns.forget()
+        self._move_prompt_up()
         show_past(self.transcript, past)
 
     def action_undo(self) -> None:

@@ -168,11 +168,6 @@ class PromptScreen(SteppedScreen):
 
     # Texts.
 
-    def show_caption(self, text: str, settled: int) -> None:
-        if self.bar.typing and self.bar.field.empty:  # as after /clip
-            self.leave_field()
-        self.bar.caption(text, settled)
-
     def action_type(self) -> None:
         self.bar.write("/")
 

@@ -135,6 +135,8 @@ class Status:
         """the progress of reading a long text; empty: none is read"""
         self.tokens_per_second: float | None = None
         """the speed at which the brain read the last long text; None: none yet"""
+        self._stalls = False
+        """the speaker takes no sound, though an answer is being spoken"""
 
     # Loading.
 
@@ -265,10 +267,15 @@ class Status:
     # State and mode.
 
     def show_state(self) -> None:
-        if self._session.state is not State.LISTENING:
-            self._bar.caption("", 0)
-        self._bar.show_state(None if self._session.failed else self._session.state)
+        self._bar.show_state(None if self._session.failed else self._session.state, self._stalls)
         self.show_hint()
+
+    def follow_sound(self) -> None:
+        """Show whether the speaker takes the sound of an answer."""
+        stalls = self._session.state is State.SPEAKING and self._turns.stalls
+        if stalls != self._stalls:
+            self._stalls = stalls
+            self.show_state()
 
     def show_mode(self) -> None:
         """Follow a change of the way of talking: another terminal, microphone or setting."""
@@ -313,6 +320,8 @@ class Status:
                 return f"{self._recorded()}Esc: drop"
             case State.THINKING:
                 return "Esc: stop"
+            case State.SPEAKING if self._stalls:
+                return "The speaker takes no sound · Esc: stop"
             case State.SPEAKING if mode is Mode.HANDS_FREE and not self._hears_over_an_answer:
                 return f"Not listening · {key}: talk over it · Esc: stop"
             case State.SPEAKING:
@@ -323,15 +332,10 @@ class Status:
         return self._session.hears_over_an_answer
 
     def _recorded(self) -> str:
-        """Return the seconds of speech so far, and near the end of a recording the seconds left.
-
-        Beside the words so far, the conversation alone counts the seconds of speech.
-        """
+        """Return the seconds of speech so far, and near the end of a recording those left."""
         left = self._session.engine.seconds_left
         ending = left is not None and left <= ENDING_SECONDS
-        spoken = "" if self._bar.captioned else f"{self._turns.spoken_seconds:.1f} s"
-        known = ", ".join(filter(None, (spoken, f"{left:.0f} s left" if ending else "")))
-        return f"{known}  " if known else ""
+        return f"{self._turns.spoken_seconds:.1f} s{f', {left:.0f} s left' if ending else ''}  "
 
 
 def describe_reading(reading: PrefillProgress) -> str:

@@ -16,10 +16,15 @@ from voxtui.ui.driver.restore import terminal_restored
 from voxtui.wiring import devices_engine, make_factories, sample_clips
 
 
-def run(config: Config, attachments: Sequence[Attachment] = (), continues: bool = False) -> int:
+def run(
+    config: Config,
+    attachments: Sequence[Attachment] = (),
+    continues: bool = False,
+    words: str = "",
+) -> int:
     """Talk about the texts `attachments` until the user quits. Return the exit code.
 
-    `continues`: begin with the newest stored conversation.
+    `continues`: begin with the newest stored conversation. `words`: the first ones of the user.
     """
     with (
         native_stderr_in(native_log()),
@@ -32,7 +37,7 @@ def run(config: Config, attachments: Sequence[Attachment] = (), continues: bool 
             sample_clips(),
             make_factories(),
         )
-        app.continues = continues
+        app.continues, app.words = continues, words
         for text in attachments:
             app.session.post(Attach(text))
         try:

@@ -21,7 +21,6 @@ from voxtui.brains.embedded.chat_process import (
     ASK,
     FOLDER_PREFIX,
     SOCKET,
-    STALE_SECONDS,
     ChatRequest,
     Llama,
     chatml,
@@ -310,16 +309,17 @@ def test_a_folder_that_a_killed_process_left_is_removed_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    stale, fresh, foreign = (tmp_path / f"{FOLDER_PREFIX}{name * 8}" for name in "abc")
-    for folder in (stale, fresh, foreign):
+    over = subprocess.Popen(["true"])
+    over.wait()
+    names = f"{over.pid}-aaaaaaaa", f"{over.pid}-bbbbbbbb", f"{os.getpid()}-cccccccc", "x-dddddddd"
+    stale, foreign, live, other = (tmp_path / f"{FOLDER_PREFIX}{name}" for name in names)
+    for folder in (stale, foreign, live, other):
         folder.mkdir()
     (stale / SOCKET).touch()
     (foreign / "notes").touch()
-    for folder in (stale, foreign):
-        os.utime(folder, (0, time.time() - STALE_SECONDS - 1))
     with pytest.raises(ModelError):
         Llama(512).load(tmp_path / "none.gguf")
-    assert sorted(tmp_path.iterdir()) == [fresh, foreign]
+    assert {*tmp_path.iterdir()} == {foreign, live, other}
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -39,9 +38,7 @@ second process to watch the first, with the standard error of a screen that has 
 SOCKET = "chat.sock"
 
 FOLDER_PREFIX = "voxtui-"
-
-STALE_SECONDS = 600.0
-"""Age of a socket's folder that a killed process left behind: loading uses it for 0.3 to 0.7 s."""
+"""The number of the process follows, so that the folders of killed ones are removed."""
 
 BEAT_SECONDS = 0.1
 
@@ -179,7 +176,7 @@ class ModelProcess:
     def _begin(self, path: Path, stop: Flag) -> Signal | Failure:
         # llama.cpp's server requires a socket. Nobody can find it once the model is loaded.
         remove_stale_folders()
-        with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
+        with tempfile.TemporaryDirectory(prefix=f"{FOLDER_PREFIX}{os.getpid()}-") as folder:
             pipe = self._start(folder)
             pipe.send(replace(self._setup, path=path.absolute()))
             while not pipe.poll(BEAT_SECONDS):
@@ -310,13 +307,24 @@ def remove_stale_folders() -> None:
 
     Only a folder of this user, and only an empty one or one with a socket in it.
     """
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}????????"):
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*-????????"):
+        owner = folder.name.split("-")[1]
         with suppress(OSError):
             status = folder.lstat()
             mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
-            if mine and time.time() - status.st_mtime > STALE_SECONDS:
+            if mine and owner.isdecimal() and not _is_running(int(owner)):
                 (folder / SOCKET).unlink(missing_ok=True)
                 folder.rmdir()
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
 
 
 def _lost(path: Path) -> Failure:

@@ -70,11 +70,15 @@ class TurnView:
         name = "" if self.source == MICROPHONE else f"{self.source}, "
         self._stand_in(f"({name}{seconds:.1f} s)")
 
-    def caption(self, text: str) -> bool:
-        """Take the words so far, which `show_utterance` shows. Return False if it did already."""
-        if self._hears:
-            self._caption = text
-        return self._hears
+    def caption(self, text: str, settled: int) -> None:
+        """Show the words so far, while they are spoken. A word that may change looks so."""
+        if not self._hears or not (text or self._caption):
+            return
+        while 0 < settled < len(text) and text[settled - 1].isalnum() and text[settled] != " ":
+            settled -= 1
+        self._caption = text
+        parts = (text[:settled], "$text"), (text[settled:], "$text-muted italic")
+        self._transcript.change(self._request, Content.assemble(*parts))
 
     def show_utterance(self, utterance: Utterance) -> None:
         """Show the words, as far as they are known, else the speech as a waveform."""
@@ -216,5 +220,6 @@ class TurnView:
 
     def _stand_in(self, text: str) -> None:
         """Show `text` as a placeholder for the user's words, unless more is known already."""
-        if self._request.muted and not self._waveform and text != self._request.content.plain:
+        known = not self._request.muted or self._waveform or self._caption
+        if not known and text != self._request.content.plain:
             self._transcript.change(self._request, Content(text))

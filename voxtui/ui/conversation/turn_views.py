@@ -70,6 +70,11 @@ class TurnViews:
         released = self.timestamps.at(Milestone.RELEASED) if self.timestamps else None
         return max(0.0, (released or time.monotonic()) - self._began_at)
 
+    @property
+    def stalls(self) -> bool:
+        """True while the speaker takes no sound of the turn in progress."""
+        return self.timestamps is not None and self.timestamps.stalls
+
     def begin(self, started: TurnStarted) -> None:
         self.number, self.timestamps = started.turn, started.timestamps
         self.panel.begin(started.source == TYPED)
@@ -146,10 +151,10 @@ class TurnViews:
         """Let the panel show marks before the first words are painted."""
         self._words_due = 0.0
 
-    def caption(self, turn: int, text: str) -> bool:
-        """Take the words so far of an utterance. Return False if it is over."""
-        view = self._view_of(turn)
-        return view is not None and view.caption(text)
+    def caption(self, turn: int, text: str, settled: int) -> None:
+        """Show the words so far of an utterance, unless it is over."""
+        if view := self._view_of(turn):
+            view.caption(text, settled)
 
     def show_utterance(self, turn: int, utterance: Utterance) -> None:
         if view := self._view_of(turn):

@@ -50,7 +50,8 @@ def _line(times: TurnTimes, width: int) -> Content:
     turn = times.turn
     if not (number := figure(turn)):
         return Content()
-    shown = Content.assemble((EARLIER if times.selected else "", "$text-muted"), (number, "bold"))
+    style = "$text-muted" if times.past and not times.selected else "bold"
+    shown = Content.assemble((EARLIER if times.selected else "", "$text-muted"), (number, style))
     found = [s for s in plain_stages(stages(turn.timestamps)) if s.name in STAGES and s.seconds > 0]
     full = max(FULL_SECONDS, sum(stage.seconds for stage in found))
     for values in ([f" {plain_ms(stage.seconds * 1000)}" for stage in found], [""] * len(found)):

@@ -108,7 +108,8 @@ class LatencyPanel(Container):
 
     def begin(self, typed: bool) -> None:
         self._typed = typed
-        self._lead, self._times.queue = PlaybackLead(), ""
+        self._lead, self._times.queue, self._times.past = PlaybackLead(), "", True
+        self._show()
 
     def follow(self, timestamps: Timestamps, now: float) -> None:
         """Show the marks reached so far. The previous turn stays until the release."""
@@ -123,6 +124,7 @@ class LatencyPanel(Container):
                 typed=self._typed,
                 speculative_s=timestamps.speculative_s,
             )
+            times.past = False
             self._show()
         elif times.queue != before and self.chosen == "lab":  # the others do not show it
             self._lab.show_numbers(times)
@@ -143,7 +145,7 @@ class LatencyPanel(Container):
         self._times.session.add(turn)
         if turn.outcome is Outcome.FAILED or Milestone.FIRST_TOKEN in turn.timestamps:
             self._finished = turn
-        self._live, self._times.queue = self._finished, ""
+        self._live, self._times.queue, self._times.past = self._finished, "", False
         self._show()
 
     def complete(self, timestamps: Timestamps) -> None:

@@ -69,6 +69,13 @@ class PastedTexts(Static):
         return bool(self._texts)
 
     @property
+    def length(self) -> str:
+        """The length of all of them, in words for people."""
+        lines = sum(text.text.count("\n") + 1 for text, _ in self._texts)
+        characters = sum(len(text.text) for text, _ in self._texts)
+        return f"{lines:,} lines" if lines > 1 else f"{characters:,} characters"
+
+    @property
     def tokens(self) -> int:
         return sum(tokens for _, tokens in self._texts)
 
@@ -100,10 +107,7 @@ class PastedTexts(Static):
         return taken
 
     def _show(self) -> None:
-        lines = sum(text.text.count("\n") + 1 for text, _ in self._texts)
-        characters = sum(len(text.text) for text, _ in self._texts)
-        size = f"{lines:,} lines" if lines > 1 else f"{characters:,} characters"
-        self.update(f"[pasted {size}]" if self._texts else "")
+        self.update(f"[pasted {self.length}]" if self._texts else "")
         self.set_class(bool(self._texts), "shown")
 
     def on_click(self) -> None:
