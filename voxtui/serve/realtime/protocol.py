@@ -9,7 +9,7 @@ import secrets
 from base64 import b64encode
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,9 @@ from voxtui.serve.realtime.session_settings import Json, Settings, invalid, inva
 from voxtui.serve.realtime.wire_audio import Sound
 from voxtui.storage.derived_latencies import stages
 
+if TYPE_CHECKING:
+    from voxtui.serve.realtime.output_buffer import OutputBuffer
+
 MOST_METADATA = 16
 """pairs"""
 
@@ -27,6 +30,11 @@ T = TypeVar("T")
 
 def new_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(10)}"
+
+
+def server_event(kind: str, **fields: object) -> Json:
+    """Return an event for the client."""
+    return {"type": kind, "event_id": new_id("event"), **fields}
 
 
 class _Event(msgspec.Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
@@ -114,6 +122,27 @@ def parse(message: str | bytes) -> ClientEvent:
         event_id = msgspec.json.decode(message, type=_Id).event_id
         refusal.error["event_id"] = event_id if isinstance(event_id, str) else None
     raise refusal
+
+
+class Client(Protocol):
+    """Carries events to the client. Used by the event loop's thread."""
+
+    @property
+    def output(self) -> OutputBuffer | None:
+        """What plays the answers over a track; None: the client gets their sound as events."""
+
+    @property
+    def calls_tools(self) -> bool:
+        """True if the brain calls tools."""
+        ...
+
+    def send(self, event: Json) -> None: ...
+
+    def answered(self, turn: Turn) -> None:
+        """Count an answer that has ended."""
+
+    def failed(self) -> None:
+        """Close the connection, because the engine has failed."""
 
 
 Role: TypeAlias = Literal["user", "assistant", "system"]
