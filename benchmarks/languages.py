@@ -1,11 +1,10 @@
 """Count the words that Moonshine and Whisper get wrong, by language, and the CPU time of a clip.
 
-    python -m benchmarks.languages FOLDER [--windows 30,6] [--half odd] [--show]
+    python -m benchmarks.languages FOLDER [--windows 30,6] [--clips 0:20] [--only es,fr] [--show]
 
 FOLDER holds a folder of each language (ISO 639-1) with NAME.wav and NAME.txt: such as
 `benchmarks.prompts` makes, or pytest_audioeval/samples/audio of the package pytest-audioeval.
-Moonshine knows English only. Whisper runs once for each shortest window of `--windows`. `--half`:
-every second clip.
+Moonshine knows English only. Whisper runs once for each shortest window of `--windows`.
 Accents count for nothing, because the texts of the prompts lack some; numbers in digits are errors.
 """
 
@@ -17,6 +16,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jiwer
 
@@ -26,29 +26,33 @@ from voxtui.brains.embedded import whisper as module
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.brains.embedded.rescoring import MOST_CANDIDATES, Rescoring
 from voxtui.brains.embedded.whisper import Whisper
-from voxtui.dialogue.data import Samples
 from voxtui.errors import ForeignSpeech
 from voxtui.models.catalogue import WHISPER
 from voxtui.models.installed import released_path
 from voxtui.settings.schema import LANGUAGES
 
-Way = Callable[[Samples], str]
+if TYPE_CHECKING:
+    from voxtui.dialogue.data import Samples
+
+Way = Callable[["Samples"], str]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--windows", default=f"30,{module.LEAST_SECONDS:g}")
-    parser.add_argument("--half", choices=("even", "odd"))
+    parser.add_argument("--clips", default=":", metavar="FIRST:END")
+    parser.add_argument("--only", default=",".join(LANGUAGES), metavar="es,fr")
     parser.add_argument("--show", action="store_true")
     arguments = parser.parse_args()
     windows = [float(seconds) for seconds in arguments.windows.split(",")]
     print("| language | way | clips | words | wrong | with an error | CPU s, median | at most |")
     print("|---|---|---|---|---|---|---|---|")
-    for folder in sorted(path for path in arguments.folder.iterdir() if path.name in LANGUAGES):
+    chosen = arguments.only.split(",")
+    for folder in sorted(path for path in arguments.folder.iterdir() if path.name in chosen):
         clips = sorted(folder.glob("*.wav"))
-        if arguments.half:
-            clips = clips[arguments.half == "odd" :: 2]
+        first, end = (int(number) if number else None for number in arguments.clips.split(":"))
+        clips = clips[first:end]
         for name, recognise in ways(folder.name, windows):
             words, results = 0, list[tuple[int, float]]()
             for clip in clips:

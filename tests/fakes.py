@@ -61,6 +61,7 @@ from voxtui.dialogue.protocols import (
     Progress,
     ReplyOptions,
     Speaker,
+    StopFlag,
     TurnRequest,
 )
 from voxtui.dialogue.recording import Recording
@@ -259,23 +260,23 @@ class FakeSpeaker:
         if self.fails:
             raise self.fails
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         if self.fails:
             raise self.fails
-        if stopped():
+        if stopped.is_set():
             return
         self.chunks.append(chunk)
         self._queued += chunk.seconds
         timestamps.record(Milestone.FIRST_SOUND)
         self.playing.set()
 
-    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
+    def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
         self.finishing.set()
         poll = Flag()
-        while self.held and not stopped():
+        while self.held and not stopped.is_set():
             poll.wait(0.001)
         timestamps.record(Milestone.LAST_SOUND)
-        heard = self._heard if stopped() and self._heard is not None else self._queued
+        heard = self._heard if stopped.is_set() and self._heard is not None else self._queued
         self._queued = 0.0
         return heard
 

@@ -101,7 +101,7 @@ class ForeignSpeech(ModelError):
     def __init__(self) -> None:
         super().__init__(
             "That did not sound like English, the only language of the embedded recogniser.",
-            "For another one: `voxtui models fetch whisper-base`, then brain.language.",
+            "For another one: `voxtui models fetch whisper-base`, then brain.language or Ctrl+P.",
         )
 
 

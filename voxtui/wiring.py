@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.brains.embedded.live_transcription import Recogniser
     from voxtui.dialogue.components.sound_devices import Devices
-    from voxtui.dialogue.data import Samples, SpeechChunk
+    from voxtui.dialogue.data import Samples
     from voxtui.dialogue.dialogue import FrontEnd
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.engine_commands import ReplaceComponents
@@ -63,9 +63,12 @@ def devices_engine(
 class _SoundSystem:
     """Implements SoundSystem by PortAudio."""
 
-    config: Config
+    config: Config | None
+    """None: there is no speaker, so no echo."""
 
-    def default_devices(self) -> tuple[Microphone, Speaker]:
+    def default_devices(self) -> tuple[Microphone, Speaker | None]:
+        if self.config is None:
+            return build_microphone(""), None
         return _microphone("", self.config), build_speaker("")
 
     def version(self) -> object:
@@ -81,23 +84,10 @@ def build_microphone(name: str) -> SounddeviceMicrophone:
     return SounddeviceMicrophone(name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Microphones:
-    """Implements SoundSystem by PortAudio, without a speaker."""
-
-    def default_devices(self) -> tuple[Microphone, None]:
-        return build_microphone(""), None
-
-    def version(self) -> object:
-        from voxtui.audio.portaudio import sound_system
-
-        return sound_system()
-
-
 def microphone_alone(config: Config) -> Devices:
     from voxtui.dialogue.components.sound_devices import Devices
 
-    return Devices(build_microphone(config.audio.input), None, _Microphones())
+    return Devices(build_microphone(config.audio.input), None, _SoundSystem(None))
 
 
 def _microphone(name: str, config: Config) -> SounddeviceMicrophone:
@@ -138,12 +128,6 @@ def build_speaker(name: str) -> SounddeviceSpeaker:
     from voxtui.audio.speaker import SounddeviceSpeaker
 
     return SounddeviceSpeaker(name)
-
-
-def build_cue() -> SpeechChunk:
-    from voxtui.audio.chime import cue
-
-    return cue(48_000)
 
 
 def build_engine(
@@ -322,7 +306,7 @@ def _kokoro(config: Config) -> Voice:
     files = kokoro_files(config.voice)
     if not files.is_small:
         check_installed()
-    return KokoroVoice(config.voice, files)
+    return KokoroVoice(config.voice, files, config.brain.language)
 
 
 def _small_kokoro(config: Config) -> Voice:

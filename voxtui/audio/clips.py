@@ -146,7 +146,6 @@ def _mono(path: Path, file: Any, max_seconds: float) -> Iterator[Samples]:
 
 
 def frames(sound: Iterable[Samples]) -> Iterator[Samples]:
-    """Cut `sound` into frames; the last one is padded with zeros."""
     rest = np.zeros(0, np.float32)
     for piece in sound:
         rest = np.concatenate([rest, piece])

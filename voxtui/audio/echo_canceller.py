@@ -92,7 +92,6 @@ class EchoCanceller:
         return self._heard_s >= SETTLING_SECONDS
 
     def needs(self, wanted: int) -> int:
-        """Return how many samples it has to take to return `wanted` ones."""
         if self._near is None:  # the first ones are filled up to whole blocks
             return wanted
         return -(-wanted // BLOCK_SAMPLES) * BLOCK_SAMPLES - len(self._near)

@@ -75,8 +75,8 @@ def _one(speaker: Speaker, recorder: Recorder) -> tuple[float, float, Samples] |
     """Return the round trip, the offset and the recorded chirp; None if it was not found."""
     timestamps, sound = Timestamps(), chirp()
     handed_over = time.monotonic()
-    speaker.play(SpeechChunk(sound, RATE, "chirp"), timestamps, recorder.lost.is_set)
-    speaker.finish(timestamps, recorder.lost.is_set)
+    speaker.play(SpeechChunk(sound, RATE, "chirp"), timestamps, recorder.lost)
+    speaker.finish(timestamps, recorder.lost)
     first_sound = timestamps.at(Milestone.FIRST_SOUND)
     if first_sound is None:
         raise DeviceError("The speaker played nothing.")

@@ -38,13 +38,14 @@ class Resampler:
     """
 
     def __init__(self, rate_in: float, rate_out: float) -> None:
+        import samplerate
+
         self._ratio = rate_out / rate_in
         self._delay = round(DELAY_SECONDS * rate_in)
-        library: Any = _library()
+        library: Any = samplerate
         self._stream: Any = library.Resampler(QUALITY, channels=1) if self._ratio != 1.0 else None
 
     def process(self, samples: Samples, last: bool = False) -> Samples:
-        """Return the output that `samples` complete; `last`: no more samples follow."""
         import numpy as np
 
         if self._stream is None:
@@ -112,9 +113,3 @@ def downsampler(rate: float) -> Resampler | Decimator:
 
 def resample(samples: Samples, rate_in: float, rate_out: float) -> Samples:
     return Resampler(rate_in, rate_out).process(samples, last=True)
-
-
-def _library() -> Any:
-    import samplerate
-
-    return samplerate

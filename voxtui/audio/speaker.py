@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from voxtui.audio.portaudio import (
 )
 from voxtui.audio.resampling import Resampler
 from voxtui.dialogue.data import SpeechChunk, audible
+from voxtui.dialogue.protocols import StopFlag
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import DeviceError
 
@@ -49,8 +49,6 @@ STALL_SECONDS = 3.0
 """A device that takes nothing for this long is lost. A sound server on a busy machine may be late
 by less."""
 
-Stopped = Callable[[], bool]
-
 
 @dataclass(frozen=True, slots=True)
 class StreamTime:
@@ -71,7 +69,7 @@ class Playback:
     """The speech of one turn on its way to the device."""
 
     timestamps: Timestamps
-    stopped: Stopped
+    stopped: StopFlag
     written: int = 0
     """samples handed to the device"""
     heard: int | None = None
@@ -147,7 +145,7 @@ class SounddeviceSpeaker:
         self._writer = threading.Thread(target=self._write, name="voxtui-speaker", daemon=True)
         self._writer.start()
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Stopped) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         if not isinstance(self._lost, DeviceError | None):
             raise self._lost
         if (self._lost is not None or self._writer is None) and self._playback is None:
@@ -177,7 +175,7 @@ class SounddeviceSpeaker:
             self._changed.wait_for(lambda: self._queued <= room or self._over())
             self._raise_if_lost()
 
-    def finish(self, timestamps: Timestamps, stopped: Stopped) -> float:
+    def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
         with self._changed:
             playback = self._playback
             if playback is None:
@@ -370,7 +368,7 @@ class SounddeviceSpeaker:
 
     def _silence_if_stopped(self, now: float) -> bool:
         playback = self._playback
-        if playback is None or playback.silenced_at is not None or not playback.stopped():
+        if playback is None or playback.silenced_at is not None or not playback.stopped.is_set():
             return False
         self._queue.clear()
         self._queued = 0

@@ -32,7 +32,6 @@ UNSTEADY_MS = 10.0
 
 
 def stage_times(turns: Sequence[Turn]) -> dict[str, list[float]]:
-    """Return stage -> its milliseconds in each turn that has it, in the order of a turn."""
     times: dict[str, list[float]] = {}
     for turn in turns:
         for stage in stages(turn.timestamps, turn.speculative_s):
@@ -151,7 +150,6 @@ class Judgement:
 
 
 def check(measured: Measured, targets: Targets) -> list[Judgement]:
-    """Judge each target for each clip, the agreement of the runs, and the answered turns."""
     judged: list[Judgement] = []
     for clip in measured.clips:
         turns = [turn for turn in measured.turns if turn.clip == clip.name]

@@ -66,10 +66,18 @@ def check_memory_limit() -> None:
         )
 
 
-def with_brain(config: Config, brain: str | None) -> Config:
+def with_options(config: Config, brain: str | None = None, **values: object) -> Config:
+    """Return `config` with the values of options, by key with two underscores; None: as it is."""
     from voxtui.settings.sources import with_value
 
-    return with_value(config, "brain.name", brain, "--brain") if brain else config
+    if brain:
+        config = with_value(config, "brain.name", brain, "--brain")
+    for name, value in values.items():
+        section, _, option = name.partition("__")
+        if value is not None:
+            source = f"--{option.replace('_', '-')}"
+            config = with_value(config, f"{section}.{option}", value, source)
+    return config
 
 
 def global_options(command: Command) -> Command:

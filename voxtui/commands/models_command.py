@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -13,11 +14,12 @@ from pathlib import Path
 
 import click
 
-from voxtui.errors import InputError, ModelError
+from voxtui.errors import InputError, ModelError, how_to_install
 from voxtui.models import catalogue, installed
 from voxtui.models.download import ByteProgress, download, download_default
 from voxtui.settings.paths import user_path
 from voxtui.settings.schema import AUTO, LANGUAGES, Config
+from voxtui.voices.espeak import find_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,19 @@ def fetch(
     else:
         _download(model, file or source)
     find()
+    for sentence in _still_lacking(model):
+        click.echo(sentence, err=True)
+
+
+def _still_lacking(model: catalogue.Model) -> Iterator[str]:
+    """Yield what a fetched model cannot run without."""
+    if model is catalogue.WHISPER and importlib.util.find_spec("ctranslate2") is None:
+        yield f"Its runtime is not installed. {how_to_install('whisper')}"
+    if model is catalogue.SMALL_KOKORO:
+        try:
+            find_program()
+        except ModelError as error:
+            yield str(error)
 
 
 def fetch_word_model(config: Config, source: catalogue.Source) -> None:

@@ -292,7 +292,6 @@ class Plain:
                 self._end_reply()
 
     def _show_missed(self, countdowns: Sequence[events.Countdown]) -> None:
-        """Print what was missed, once."""
         missed = {one for one in countdowns if one.missed and not one.rings}
         for one in sorted(missed - self._missed, key=lambda one: one.ends or 0.0):
             self._print(f"Missed: {one.name}.")

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import Empty
 
 from voxtui.dialogue import engine_commands as commands
@@ -29,7 +30,7 @@ from voxtui.dialogue.protocols import Past, ReplyOptions, Skills
 from voxtui.dialogue.turn.announcements import Announcer
 from voxtui.dialogue.turn.safe_skills import SafeSkills
 from voxtui.dialogue.turn.turn_taking import TurnTaking
-from voxtui.dialogue.turn_clock import TurnClock
+from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import VoxtuiError
 from voxtui.settings.schema import Config
 
@@ -45,6 +46,17 @@ OUR_THREADS = "voxtui-"
 WAIT_SECONDS = 0.1
 """Interval of a wait for the source of a recording. Intervals are counted, because the clock goes
 on during a suspend (Ctrl+Z)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Newer:
+    """A StopFlag that is set by a turn after `turn`."""
+
+    inbox: Inbox
+    turn: TurnHandle
+
+    def is_set(self) -> bool:
+        return self.inbox.newest is not self.turn
 
 
 class Engine:
@@ -83,7 +95,6 @@ class Engine:
             self._config,
             emit,
             safe_skills,
-            TurnClock(safe_skills, self._config),
             ReplyOptions(tools=safe_skills.tools if safe_skills else ()),
             front_end,
         )
@@ -143,7 +154,7 @@ class Engine:
         begun = None
         if isinstance(command, commands.Typing):
             typed = self._inbox.typing
-            begun = self._dialogue.clock.local_time(typed.begun if typed.text else None)
+            begun = self._dialogue.local_time(typed.begun if typed.text else None)
         number = self._inbox.post(command, begun)
         if isinstance(command, commands.Silence | commands.Talk) and self._skills is not None:
             snooze = isinstance(command, commands.Silence) and command.snooze
@@ -347,7 +358,7 @@ class Engine:
         self._dialogue.enter(State.LOADING)
         newest, changed = self._inbox.newest, False
         try:
-            tone = self._components.replace(change, lambda: self._inbox.newest is not newest)
+            tone = self._components.replace(change, _Newer(self._inbox, newest))
             self._listener.note_speech(tone)
             changed = True
         except VoxtuiError as error:

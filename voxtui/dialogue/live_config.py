@@ -18,5 +18,4 @@ class LiveConfig:
 
     @property
     def brain_name(self) -> str:
-        """The short name of the brain that is loaded, or that the configuration asks for."""
         return self.loaded_brain or self.current.brain.name

@@ -129,6 +129,12 @@ class TurnRequest:
     """The calls of this turn that ran. The brain words their results, and calls no more."""
 
 
+class StopFlag(Protocol):
+    """Says that no more is to be heard: a threading.Event, or the state of a turn."""
+
+    def is_set(self) -> bool: ...
+
+
 class Microphone(Protocol):
     """A source of frames, which it pushes."""
 
@@ -170,7 +176,7 @@ class Speaker(Protocol):
         """Open the stream. Raises DeviceError."""
         ...
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         """Queue `chunk` without a gap; block while enough is queued.
 
         Writes FIRST_SOUND. Once `stopped` is true, it returns, and the speaker is silent within
@@ -178,7 +184,7 @@ class Speaker(Protocol):
         """
         ...
 
-    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
+    def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
         """Block until everything queued was played, or `stopped`. Writes LAST_SOUND.
 
         Returns the seconds of speech that were audible since the last `finish`.

@@ -151,6 +151,10 @@ class Turn:
         return self.ms(Milestone.FIRST_TOKEN)
 
     @property
+    def processing_ms(self) -> float | None:
+        return self.ms(Milestone.FIRST_TOKEN, since=Milestone.CAPTURED)
+
+    @property
     def first_sound_ms(self) -> float | None:
         return self.ms(Milestone.FIRST_SOUND)
 

@@ -78,4 +78,4 @@ class Conversation:
     def _past_of(self, conversation: int) -> Past:
         """Return the turns of a stored conversation, to which what follows is added."""
         self.store()
-        return self._log.resume(conversation, lambda: next(self._past_numbers))
+        return self._log.resume(conversation, self._past_numbers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
@@ -74,13 +74,13 @@ class ConversationWriter:
     def go_back(self, before: StoredConversation) -> None:
         self._current = before
 
-    def resume(self, conversation: int, numbers: Callable[[], int]) -> Past:
-        """Go on with a stored conversation. `numbers` makes the numbers of its turns.
+    def resume(self, conversation: int, numbers: Iterator[int]) -> Past:
+        """Go on with a stored conversation. Its turns get the next `numbers`.
 
         Raises InputError.
         """
         stored = self.conversations.read(conversation)
-        turns = {row: _as_turn(exchange, numbers()) for row, exchange in stored.items()}
+        turns = {row: _as_turn(exchange, next(numbers)) for row, exchange in stored.items()}
         rows = {_key(turn): _Row(row, stored[row]) for row, turn in turns.items()}
         self._current = StoredConversation(conversation, rows)
         return tuple(turns.values())

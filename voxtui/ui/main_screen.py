@@ -122,8 +122,6 @@ class MainScreen(PromptScreen):
         self._move_prompt_up()
 
     def action_history(self, words: str = "") -> None:
-        """Find a stored conversation and go on with it; first ask whether any is stored."""
-
         def look() -> None:
             session = self.session
             folder = saved_sessions(session.config.ui.save_dir)
@@ -181,7 +179,6 @@ class MainScreen(PromptScreen):
         self.status.top.show_muted(self.session.toggle_mute())
 
     def _correct(self, turn: int, text: str) -> None:
-        """Answer `text` in place of `turn`; if that is refused, let it be edited again."""
         try:
             self.session.correct(turn, text)
         except NotAllowed:

@@ -98,7 +98,6 @@ class PromptScreen(SteppedScreen):
         return self.talk_key_talks and session.microphone is not None and not session.failed
 
     async def take_key(self, key: events.Key) -> bool:
-        """Write, send or edit. Return False if `key` does none of it."""
         if self.session.awaits_key and self.bar.field.empty and key.key in (*ENTER, "escape"):
             self.session.confirm(key.key != "escape")
         elif key.character is not None and key.is_printable:

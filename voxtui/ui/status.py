@@ -98,12 +98,10 @@ class MicrophoneLevel:
 
     @property
     def louder(self) -> bool:
-        """True if the second in progress is clearly louder than the level on display."""
         return self.peak is not None and self.peak > (self.shown or 0.0) * STEADY
 
     @property
     def changed(self) -> bool:
-        """True if the second in progress is clearly louder or softer, or if none is on display."""
         if self.peak is None or self.shown is None:
             return self.peak is not None
         return self.louder or self.peak * STEADY < self.shown
@@ -147,6 +145,7 @@ class Status:
     def show_loaded(self, loaded: Loaded) -> None:
         self._sends_to, self._step, self._model = loaded.sends_to, "", model_name(loaded.brain)
         self.use_microphone(loaded.microphone)
+        self._show_silence()  # hands-free may be new
         self.top.show_model(loaded)
         self.show_welcome()
 
@@ -169,7 +168,6 @@ class Status:
         self.show_state()
 
     def show_welcome(self) -> None:
-        """Show the lines for a new user, until the first turn."""
         if self._session.failed:
             entries = not_loaded()
         else:
@@ -314,7 +312,7 @@ class Status:
             case State.READY:
                 return "Type"
             case State.LISTENING if self._session.talking is not None:
-                ends = key if mode is Mode.TOGGLE else "let go"
+                ends = "let go" if self._talk.is_held else key
                 return f"{self._recorded()}{ends}: send · Esc: drop"
             case State.LISTENING:
                 return f"{self._recorded()}Esc: drop"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from voxtui.dialogue.data import SpeechChunk
 from voxtui.dialogue.protocols import Progress
 from voxtui.errors import ModelError, UnspokenLanguage, first_line, how_to_install
-from voxtui.models.catalogue import kokoro_voice
+from voxtui.models.catalogue import KOKORO_VOICES, kokoro_voice
 from voxtui.models.installed import KokoroFiles, kokoro_files
 from voxtui.settings.schema import LANGUAGES, VoiceConfig
 from voxtui.voices.espeak import VOICES, Espeak
@@ -79,10 +79,11 @@ class KokoroModel(Protocol):
 class KokoroVoice:
     """Speaks as Kokoro's voice of each language; one chunk per clause.
 
-    Warm it up on the thread that will call `speak` (see TorchKokoro).
+    Warm it up on the thread that will call `speak` (see TorchKokoro). `language`: the one of most
+    answers.
     """
 
-    def __init__(self, config: VoiceConfig, files: KokoroFiles) -> None:
+    def __init__(self, config: VoiceConfig, files: KokoroFiles, language: str = "en") -> None:
         if not re.fullmatch(r"[abefhip][fm]_\w+", config.name):
             raise ModelError(
                 f"Kokoro cannot speak as {config.name!r} here: it has no such voice for English, "
@@ -90,7 +91,7 @@ class KokoroVoice:
                 'Set voice.name = "af_heart", or another that begins with af_, am_, bf_ or bm_.',
             )
         self._config = config
-        self._name = kokoro_voice(config, "en")
+        self._name = kokoro_voice(config, language if language in KOKORO_VOICES else "en")
         self._speed = config.speed
         self._files = files
         self._model: KokoroModel | None = None
@@ -176,7 +177,7 @@ class KokoroVoice:
             from voxtui.voices.kokoro_torch import TorchKokoro
 
             self._model = TorchKokoro(self._files)
-        phonemes = G2P(british=self._name.startswith("b"))
+        phonemes = G2P(british=kokoro_voice(self._config, "en").startswith("b"))
         self._readers["en"] = _Reader(phonemes, self._model.style(self._files.voice))
 
     def _loaded(self) -> KokoroModel:

@@ -13,7 +13,8 @@ from voxtui.brains.embedded.whisper import Whisper, choose, is_here, log_mel, te
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import WHISPER, ModelFile
 from voxtui.models.installed import released_path
-from voxtui.settings.schema import BrainConfig
+from voxtui.settings.schema import BrainConfig, Config
+from voxtui.wiring import recogniser
 
 
 def test_the_features_are_those_of_the_maker():
@@ -119,3 +120,51 @@ def test_words_invented_for_silence_are_dropped(monkeypatch, tmp_path):
     whisper.load()
     assert whisper.recognise(np.zeros(16_000, np.float32)).text == ""
     assert runtime.prompt[1] == "<|es|>"
+
+
+class Quick:
+    """FakeMoonshine: hears the same whatever is said."""
+
+    def __init__(self, choice):
+        pass
+
+    def load(self): ...
+
+    def recognise(self, samples, cancelled=None, name=""):
+        return Heard("Quick words.")
+
+    def close(self): ...
+
+
+@pytest.mark.parametrize(
+    ("fails", "text", "has_draft"),
+    [
+        ("", "Careful words.", True),
+        ("recognise", "Quick words.", True),
+        ("load", "Quick words.", False),
+    ],
+)
+def test_words_that_whisper_fails_on_are_those_that_were_shown(
+    monkeypatch, tmp_path, fails, text, has_draft
+):
+    class Careful(Whisper):
+        """FakeWhisper: fails where the test says."""
+
+        def load(self):
+            if fails == "load":
+                raise ModelError("Whisper did not load.")
+
+        def recognise(self, samples, cancelled=None, name=""):
+            if fails == "recognise":
+                raise ModelError("Whisper failed.")
+            return Heard("Careful words.")
+
+    monkeypatch.setattr(module, "Moonshine", Quick)
+    monkeypatch.setattr(module, "Whisper", Careful)
+    monkeypatch.setattr(module, "is_here", lambda: True)
+    monkeypatch.setattr("voxtui.models.installed.released_path", lambda model: tmp_path)
+    notices = []
+    with recogniser(Config(brain=BrainConfig(name="embedded")), notices.append, True) as to_text:
+        assert to_text.recognise(np.zeros(16_000, np.float32)) == text
+        assert bool(to_text.draft) == has_draft
+    assert bool(notices) == (fails == "load")

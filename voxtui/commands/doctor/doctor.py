@@ -72,7 +72,6 @@ class Finding:
 
 
 def run(config: Config, as_json: bool = False) -> bool:
-    """Print what was found. Return whether a conversation is possible."""
     found: list[Finding] = []
     for finding in findings(config):
         found.append(finding)
@@ -103,7 +102,6 @@ def findings(config: Config) -> Iterator[Finding]:
 
 
 def _embedded(config: Config) -> Iterator[Finding]:
-    """Check the packages of the embedded brain. They may be missing if Voxtral can answer."""
     if config.brain.name in ("voxtral", "remote"):
         return
     for finding in (_packages(), _weights(config)):
@@ -163,7 +161,6 @@ def _voice(config: Config) -> Iterator[Finding]:
 
 
 def languages(config: Config) -> Iterator[Finding]:
-    """Check what the voice needs for a brain that answers in other languages than English."""
     language = config.brain.language
     if language == "en" or config.voice.engine == "none":
         return

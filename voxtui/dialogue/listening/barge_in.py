@@ -32,7 +32,6 @@ class VoiceBargeIn:
         warm_up(self._detector)
 
     def interrupts(self, frame: Frame, turn: int) -> bool:
-        """Return True if this frame, captured during the answer of `turn`, completes a barge-in."""
         if turn != self._turn:
             self._turn, self._spoken_s = turn, 0.0
             self._detector.reset()

@@ -68,7 +68,6 @@ class Clipping:
         self._frames = 0
 
     def push(self, name: str, samples: Samples) -> str | None:
-        """Take the samples of a frame of speech from `name`; return the sentence to show."""
         if name != self._name:
             self._name, self._frames = name, 0
         if int((abs(samples) >= CLIPPED).sum()) < CLIPPED_SAMPLES:

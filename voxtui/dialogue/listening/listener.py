@@ -134,7 +134,7 @@ class Listener:
         live = self._live
         if live is None or live.released_at is not None:
             return None
-        return max(0.0, self._config.audio.max_utterance_s - live.recording.seconds)
+        return max(0.0, self._config.audio.max_utterance_s - live.recording.extent.seconds)
 
     def warm_up(self) -> None:
         warm_up(self._detector)
@@ -186,7 +186,7 @@ class Listener:
         overflows = sum(frame.overflow for frame in frames)
         released_at = time.monotonic() if live.released_at is None else live.released_at
         utterance = recording.utterance()
-        enough = recording.speech_seconds >= self._config.vad.min_speech_ms / 1000
+        enough = recording.extent.speech_seconds >= self._config.vad.min_speech_ms / 1000
         if utterance is not None and enough:
             spoken = self._spoken_over(utterance) if live.source == MICROPHONE else ""
             return Finished(utterance, released_at, live.too_long, overflows, spoken)
@@ -243,7 +243,7 @@ class Listener:
         if live.released_at is not None:
             over = end_after_release(live.recording, live.released_at) is not None
             return self.finish() if over else _RECORDED
-        if live.recording.seconds >= self._config.audio.max_utterance_s:
+        if live.recording.extent.seconds >= self._config.audio.max_utterance_s:
             live.too_long = True
             return self._release(live, frame.captured_at) or _RECORDED
         if live.hands_free and self._endpointer.ends(live.recording):
@@ -260,7 +260,6 @@ class Listener:
         return self.finish()
 
     def _give_back(self, live: _LiveRecording, frames: Iterable[Frame]) -> None:
-        """Return frames to the pre-roll: a word may have begun in them."""
         if live.source == MICROPHONE:
             self._recent = deque([*frames, *self._recent], self._recent.maxlen)
 

@@ -303,12 +303,14 @@ def _answer_call(
 
 @dataclass(slots=True)
 class _SpokenTurn(SpokenReply):
+    """Also a StopFlag: set once nobody is to hear more of the reply."""
+
     turn: LiveTurn
     dialogue: Dialogue
     prefill: HistoryPrefill | None
     muted: bool = False
 
-    def stopped(self) -> bool:
+    def is_set(self) -> bool:
         cancelled = self.turn.cancelled
         self.muted = self.muted or (self.dialogue.components.muted and not cancelled)
         return self.muted or cancelled
@@ -351,7 +353,7 @@ def speak(
     assert voice is not None
     assert speaker is not None
     reply = _SpokenTurn(turn, dialogue, prefill)
-    speech = Speech(voice, speaker, turn.handle.timestamps, reply.stopped, reply)
+    speech = Speech(voice, speaker, turn.handle.timestamps, reply, reply)
     try:
         try:
             speech.play(tokens)

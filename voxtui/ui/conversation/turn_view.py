@@ -81,7 +81,6 @@ class TurnView:
         self._transcript.change(self._request, Content.assemble(*parts))
 
     def show_utterance(self, utterance: Utterance) -> None:
-        """Show the words, as far as they are known, else the speech as a waveform."""
         self._hears = False
         cells = max(1, min(LONGEST_WAVE, round(utterance.seconds * WAVE_CELLS)))
         name = "" if self.source in (MICROPHONE, REPLAY) else f" {self.source}"
@@ -91,7 +90,6 @@ class TurnView:
         self._transcript.change(self._request, Content(self._caption) or self._waveform)
 
     def show_words(self, text: str, doubtful: Sequence[int] = ()) -> None:
-        """Show the user's words, those with the numbers `doubtful` underlined."""
         self._request.muted = False
         words = Content(text)
         for number, word in enumerate(re.finditer(r"\S+", text)):
@@ -100,7 +98,6 @@ class TurnView:
         self._transcript.change(self._request, words)
 
     def expect_reply(self) -> None:
-        """Show a placeholder for the answer, unless part of it is there already."""
         if not self._paragraphs:
             self._begin_paragraph("Vox", "…")
 
@@ -134,7 +131,6 @@ class TurnView:
         self._length += len(line)
 
     def light(self, heard: int) -> None:
-        """Show the first `heard` characters of the answer brighter, in whole words."""
         if self._length > LONGEST_LIT:
             self._unlight()
             return
@@ -219,7 +215,6 @@ class TurnView:
         self._transcript.add(entry)
 
     def _stand_in(self, text: str) -> None:
-        """Show `text` as a placeholder for the user's words, unless more is known already."""
         known = not self._request.muted or self._waveform or self._caption
         if not known and text != self._request.content.plain:
             self._transcript.change(self._request, Content(text))

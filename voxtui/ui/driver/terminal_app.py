@@ -36,7 +36,6 @@ class TerminalApp(App[None], inherit_bindings=False):
         """shows the notifications while no screen lies over the first one"""
 
     def _refresh_notifications(self) -> None:
-        """Show the notifications as messages, or as toasts above a screen that lies over those."""
         if len(self.screen_stack) == 1:
             self.messages.show(self._notifications)
         else:
@@ -92,6 +91,5 @@ class TerminalApp(App[None], inherit_bindings=False):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        """Show a sentence that needs no answer. The same one is not shown twice."""
         if message not in (shown.message for shown in self._notifications):
             super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from textual.app import App
 from textual.message import Message
@@ -225,7 +225,6 @@ class Menu:
         return list(device_choices(self._session.devices()))
 
     def choose(self, choice: Entry) -> None:
-        """Use a value in this session. The parts it needs are loaded first."""
         failed = self._session.failed is not None
         try:
             self._session.choose(choice.key, choice.value)
@@ -255,7 +254,6 @@ class Menu:
             self._app.run_worker(self._show_new_devices(known, in_use))
 
     def rescan(self) -> None:
-        """Find devices that were plugged in since PortAudio began."""
         self._app.run_worker(self._rescan(), group="rescan", exclusive=True)
 
     def forget_all(self) -> None:
@@ -280,7 +278,6 @@ class Menu:
         self._app.notify(f"Saved {', '.join(keys)} to {path}.{hidden}")
 
     def _marked(self, entry: Entry) -> Entry:
-        """Return `entry` marked if its value is in force."""
         return replace(entry, chosen=_in_use(self._session.config, entry.key) == entry.value)
 
     def _refuse(self, refused: NotAllowed) -> None:
@@ -297,7 +294,6 @@ class Menu:
         self._known, self._microphone = before, self._session.microphone
 
     async def _show_new_devices(self, known: frozenset[str], in_use: bool) -> None:
-        """Name the devices that are not in `known`. `in_use`: one of them is used already."""
         new = sorted(await self._device_titles() - known)
         if new:
             key = shown(self._session.config.ui.keys.menu)
@@ -311,7 +307,6 @@ class Menu:
 
 
 def _in_use(config: Config, key: str) -> Any:
-    """Return the value of `key`, or the one that "auto" stands for."""
     from voxtui.models.installed import chat_model_name
 
     value = value_of(config, key)
@@ -321,7 +316,7 @@ def _in_use(config: Config, key: str) -> Any:
 
 
 async def in_thread(work: Callable[[], Found]) -> Found:
-    """Return the result of `work`, run on a daemon thread.
+    """Return the result of `work`, run on a daemon thread. Raises what it raises.
 
     Not on an executor's thread, because this work may hang in a sound server and an executor would
     then delay quitting.
@@ -329,14 +324,22 @@ async def in_thread(work: Callable[[], Found]) -> Found:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Found] = loop.create_future()
 
-    def finish(found: Found) -> None:
-        if not done.done():
-            done.set_result(found)
+    def finish(found: Found | None, error: Exception | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(cast("Found", found))
 
     def run() -> None:
-        found = work()
+        found, failed = None, None
+        try:
+            found = work()
+        except Exception as error:  # noqa: BLE001 - raised again in the caller
+            failed = error
         with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(finish, found)
+            loop.call_soon_threadsafe(finish, found, failed)
 
     threading.Thread(target=run, name="voxtui-devices", daemon=True).start()
     return await done

@@ -125,7 +125,6 @@ class Palette(ModalScreen[Entry | None]):
         self._list.highlighted = highlighted
 
     def _matching(self, words: Sequence[str]) -> Sequence[tuple[Entry, float]]:
-        """Return the entries with all `words` and how well they match; fuzzily if none has them."""
         matchers = [Matcher(word) for word in words]
         fuzzy: list[tuple[Entry, float]] = []
         exact: list[tuple[Entry, float]] = []

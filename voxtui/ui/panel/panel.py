@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from textual.app import ComposeResult
-from textual.containers import Container
+from textual.containers import Container, Vertical
 from textual.geometry import Size
 from textual.widget import Widget
 
@@ -14,9 +14,11 @@ from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.settings.schema import Targets
 from voxtui.storage.derived_latencies import PlaybackLead
 from voxtui.ui.panel.formatting import NO_TURN, TurnTimes
-from voxtui.ui.panel.full_view import FullView
+from voxtui.ui.panel.history_chart import HistoryChart
 from voxtui.ui.panel.latency_strip import LatencyStrip
+from voxtui.ui.panel.percentile_table import PercentileTable
 from voxtui.ui.panel.summary_view import SummaryView
+from voxtui.ui.panel.waterfall import Waterfall
 
 PanelSize: TypeAlias = Literal["line", "glance", "lab"]
 
@@ -35,6 +37,28 @@ def size_for(wanted: str, terminal: Size) -> PanelSize:
             return wanted
         case _:
             return "line"
+
+
+class FullView(Vertical):
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers = PercentileTable()
+        self._waterfall = Waterfall()
+        self._history = HistoryChart()
+
+    def compose(self) -> ComposeResult:
+        yield self._numbers
+        yield self._waterfall
+        yield self._history
+
+    def show(self, times: TurnTimes) -> None:
+        self._numbers.set_class(times.device_ms is not None, "measured")
+        self.show_numbers(times)
+        self._waterfall.show(times)
+        self._history.show(times)
+
+    def show_numbers(self, times: TurnTimes) -> None:
+        self._numbers.show(times)
 
 
 class LatencyPanel(Container):

@@ -115,7 +115,6 @@ class Waterfall(Widget):
 
 
 def plain_stages(found: Sequence[Stage]) -> list[Stage]:
-    """Merge neighbouring stages that have one name for people."""
     merged: dict[str, Stage] = {}
     for stage in found:
         if name := STAGES[stage.name][1]:

@@ -30,7 +30,6 @@ def pasted_lines(text: str) -> str:
 
 
 def joined_lines(text: str) -> str:
-    """Return a pasted text as one line, without control characters."""
     return strip_control_characters(" ".join(text.splitlines()))
 
 
@@ -39,7 +38,6 @@ def at_least_tokens(characters: int) -> int:
 
 
 def too_long(characters: int, tokens: int, room: int, most: int) -> str:
-    """Return the sentence for a paste that does not fit into the `room` of `most` tokens."""
     taken = f", of which {most - room:,} are taken" if room < most else ""
     return (
         f"Not pasted: {characters:,} characters are at least {tokens:,} tokens, and the most is "

@@ -116,7 +116,6 @@ class TalkBar(Horizontal):
             self._badge.update(badge, layout=False)
 
     def hint(self, text: str, progress: bool = False) -> None:
-        """Show the action of the talk key, or `progress`, also while one types."""
         self._usage, self._progress = text, progress
         if text != self._hint.content:
             self._hint.update(text, layout=False)
@@ -135,7 +134,6 @@ class TalkBar(Horizontal):
         self._show_title()
 
     def paste(self, text: str, room: int, tokens_per_second: float | None) -> None:
-        """Fold `text` beside the field; all pasted texts may have `room` tokens."""
         self.pasted.add(text, room, tokens_per_second)
         self.write("")
 
