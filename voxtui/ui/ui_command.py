@@ -13,7 +13,7 @@ from voxtui.storage.metrics_files import metrics_writer
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.driver.restore import terminal_restored
-from voxtui.wiring import devices_engine, make_factories, sample_clips
+from voxtui.wiring import LocalFactories, devices_engine, sample_clips
 
 
 def run(
@@ -35,7 +35,7 @@ def run(
             lambda emit: devices_engine(config, log.tee(emit), config.ui.captions),
             config,
             sample_clips(),
-            make_factories(),
+            LocalFactories(),
         )
         app.continues, app.words = continues, words
         for text in attachments:

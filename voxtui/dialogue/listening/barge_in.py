@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from voxtui.dialogue.data import FRAME_SECONDS, Frame
 from voxtui.dialogue.listening.level import FAINT
 from voxtui.dialogue.listening.listener import warm_up
 from voxtui.dialogue.live_config import LiveConfig
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.protocols import SpeechDetector
+from voxtui.dialogue.protocols import SpeechDetector
 
 
 class VoiceBargeIn:
