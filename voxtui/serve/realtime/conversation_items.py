@@ -24,7 +24,7 @@ from voxtui.serve.realtime.session_settings import invalid
 
 if TYPE_CHECKING:
     from voxtui.dialogue.engine import Engine
-    from voxtui.serve.realtime.protocol import Client
+    from voxtui.serve.realtime.output_buffer import Client
 
 MOST_ITEMS = 1000
 

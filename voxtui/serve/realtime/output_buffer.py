@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from voxtui.serve.realtime.session_settings import RATE
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
-    from voxtui.serve.realtime.protocol import Client, Item
+    from voxtui.dialogue.timestamps import Turn
+    from voxtui.serve.realtime.protocol import Item
+    from voxtui.serve.realtime.session_settings import Json
     from voxtui.serve.realtime.wire_audio import Sound
 
 TRACK_RATE = 48_000
@@ -24,6 +26,27 @@ TRACK_RATE = 48_000
 
 BLOCK = RATE // 100
 """Samples that change their rate at once, so that a long sound never holds the event loop."""
+
+
+class Client(Protocol):
+    """Carries events to the client. Used by the event loop's thread."""
+
+    @property
+    def output(self) -> OutputBuffer | None:
+        """What plays the answers over a track; None: the client gets their sound as events."""
+
+    @property
+    def calls_tools(self) -> bool:
+        """True if the brain calls tools."""
+        ...
+
+    def send(self, event: Json) -> None: ...
+
+    def answered(self, turn: Turn) -> None:
+        """Count an answer that has ended."""
+
+    def failed(self) -> None:
+        """Close the connection, because the engine has failed."""
 
 
 @dataclass(slots=True, eq=False)

@@ -9,7 +9,7 @@ import secrets
 from base64 import b64encode
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -18,9 +18,6 @@ from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
 from voxtui.serve.realtime.session_settings import Json, Settings, invalid, invalid_field
 from voxtui.serve.realtime.wire_audio import Sound
 from voxtui.storage.derived_latencies import stages
-
-if TYPE_CHECKING:
-    from voxtui.serve.realtime.output_buffer import OutputBuffer
 
 MOST_METADATA = 16
 """pairs"""
@@ -122,27 +119,6 @@ def parse(message: str | bytes) -> ClientEvent:
         event_id = msgspec.json.decode(message, type=_Id).event_id
         refusal.error["event_id"] = event_id if isinstance(event_id, str) else None
     raise refusal
-
-
-class Client(Protocol):
-    """Carries events to the client. Used by the event loop's thread."""
-
-    @property
-    def output(self) -> OutputBuffer | None:
-        """What plays the answers over a track; None: the client gets their sound as events."""
-
-    @property
-    def calls_tools(self) -> bool:
-        """True if the brain calls tools."""
-        ...
-
-    def send(self, event: Json) -> None: ...
-
-    def answered(self, turn: Turn) -> None:
-        """Count an answer that has ended."""
-
-    def failed(self) -> None:
-        """Close the connection, because the engine has failed."""
 
 
 Role: TypeAlias = Literal["user", "assistant", "system"]

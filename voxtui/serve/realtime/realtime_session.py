@@ -42,10 +42,9 @@ from voxtui.serve.openai_types import SERVER, HttpError, usage
 from voxtui.serve.realtime import protocol
 from voxtui.serve.realtime.conversation_items import Conversation
 from voxtui.serve.realtime.input_buffer import InputBuffer
-from voxtui.serve.realtime.output_buffer import TRACK_RATE
+from voxtui.serve.realtime.output_buffer import TRACK_RATE, Client
 from voxtui.serve.realtime.protocol import (
     CallItem,
-    Client,
     CreateResponse,
     Item,
     Response,
