@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from voxtui.dialogue.engine import LEAVING_SECONDS
-from voxtui.dialogue.engine_commands import Attach
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.errors import RestartNeeded
 from voxtui.settings.schema import Config
@@ -37,9 +36,7 @@ def run(
             sample_clips(),
             LocalFactories(),
         )
-        app.continues, app.words = continues, words
-        for text in attachments:
-            app.session.post(Attach(text))
+        app.continues, app.attachments, app.words = continues, attachments, words
         try:
             app.run()
         finally:
