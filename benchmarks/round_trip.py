@@ -24,6 +24,7 @@ import numpy as np
 import py3langid
 import soundfile
 
+from benchmarks.languages import bare
 from benchmarks.word_errors import plain_words
 from voxtui.models.catalogue import SMALL_KOKORO, SMALL_KOKORO_MODEL
 from voxtui.models.installed import released_path
@@ -49,20 +50,26 @@ def main() -> None:
         lines = voxtui("ask", *clips, "--json", "--speak", answers, "--set", "brain.language=es")
         turns = [json.loads(line) for line in lines.splitlines()]
         back = voxtui("transcribe", answers, "--language", "es")
-    understood = spanish = right = 0
+    understood = letters = spanish = right = 0
     for asked, turn in zip(questions, turns, strict=True):
         reply = turn["reply"]
         understood += plain_words(turn["heard"]) == plain_words(asked["text"])
         spanish += py3langid.classify(reply)[0] == "es"
         right += bool(re.search(asked["answer"], reply.lower()))
         times = {name: turn["marks"].get(name) for name in ("transcribed", "first_audio")}
+        letters += bare(turn["heard"]) == bare(asked["text"])
         print(f"- {asked['text']} | {turn['heard']} | {reply} | {times}")
-    said, heard = (plain_words(text) for text in (" ".join(t["reply"] for t in turns), back))
+    aloud = [turn["reply"] for turn in turns if turn["marks"].get("first_audio")]
+    spoken = len(aloud)
+    said, heard = plain_words(" ".join(aloud)), plain_words(back)
     found = jiwer.process_words(said, heard)
     wrong = found.substitutions + found.deletions + found.insertions
     print(f"Heard back: {' '.join(back.split())}")
-    print(f"{len(turns)} questions: {understood} understood word for word, {spanish} answered in")
-    print(f"Spanish, {right} right; {wrong} of {len(said.split())} words came back otherwise")
+    print(
+        f"{len(turns)} questions: {understood} understood word for word, {letters} but for accents,"
+    )
+    print(f"{spanish} answered in Spanish by py3langid, {right} right, {spoken} spoken;")
+    print(f"{wrong} of {len(said.split())} words came back otherwise")
 
 
 def speak(texts: list[str], asker: str, folder: Path) -> list[Path]:
