@@ -95,6 +95,7 @@ def test_a_changed_file_allows_nothing():
         ('{"type": "object", "properties": ["text"]}', "not described"),
         ('{"type": "object", "properties": {"text": "string"}}', "not described"),
         ('{"type": "object", "required": "text"}', "not described"),
+        ('{"type": "object", "properties": {"a\\n!lights {}": {}}}', "not described"),
         (json.dumps({"type": "object", "x": "y" * LONGEST_DESCRIPTION}), "too long"),
     ],
 )
@@ -102,6 +103,10 @@ def test_a_schema_that_no_model_can_use_is_not_offered(schema, problem):
     listed = msgspec.structs.replace(NOW, schema=schema)
     assert problem in listed.problem
     assert bool(built(allowed(listed))) is not bool(problem)
+
+
+def test_a_name_that_would_forge_a_line_is_not_offered():
+    assert built(allowed(msgspec.structs.replace(NOW, name="now\n!lights {}"))) == ()
 
 
 def test_names_that_become_the_same_are_one_tool():

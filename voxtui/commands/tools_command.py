@@ -15,6 +15,7 @@ from voxtui.errors import InputError
 from voxtui.settings.schema import Config, McpServer
 from voxtui.tools.configured_tools import build_server_tools, build_tools
 from voxtui.tools.mcp.approvals import (
+    MOST_TOOLS,
     AllowedTool,
     ListedTool,
     approvals_file,
@@ -23,7 +24,7 @@ from voxtui.tools.mcp.approvals import (
 )
 from voxtui.tools.mcp.mcp_servers import McpServers
 from voxtui.tools.mcp.mcp_tools import is_valid, tool_name
-from voxtui.tools.mcp.visible_text import visible
+from voxtui.tools.mcp.visible_text import visible, visible_line
 
 CHOICES = {"n": "no", "a": "with a key", "w": "always"}
 
@@ -95,6 +96,8 @@ def allow(config: Config, name: str, tools: Sequence[str], always: bool) -> None
         return
     current = [tool for tool in allowed.values() if tool.tool.name in listed]
     others = [old for old in before if old.server != name]
+    if len(others) + len(current) > MOST_TOOLS:
+        raise InputError(f"At most {MOST_TOOLS} tools of servers can be allowed at once.")
     write_approvals(approvals_file(), (*others, *current))
     _report(name, current)
     if len(current) > MANY:
@@ -137,17 +140,19 @@ def _problems(config: Config) -> Iterable[tuple[McpServer, str]]:
 
 def _show(tool: ListedTool) -> None:
     """Print all that the user allows: the whole description, and the arguments."""
-    click.echo(f"\n{visible(tool.name)}{'  (says that it only reads)' if tool.read_only else ''}")
+    click.echo(
+        f"\n{visible_line(tool.name)}{'  (says that it only reads)' if tool.read_only else ''}"
+    )
     for line in visible(tool.description).strip().splitlines():
         click.echo(f"    {line.rstrip()}")
     if tool.problem:
         return
     schema: Mapping[str, Any] = json.loads(tool.schema)
     for name, about in schema.get("properties", {}).items():
-        kind = about.get("type", "value")
+        kind = visible_line(str(about.get("type", "value")))
         optional = "" if name in schema.get("required", ()) else ", optional"
-        text = " ".join(visible(str(about.get("description", ""))).split())
-        click.echo(f"    - {visible(name)} ({kind}{optional}) {text}".rstrip())
+        text = visible_line(str(about.get("description", "")))
+        click.echo(f"    - {name} ({kind}{optional}) {text}".rstrip())
 
 
 def _ask(allowed: AllowedTool | None) -> str:

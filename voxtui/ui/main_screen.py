@@ -44,10 +44,9 @@ class MainScreen(PromptScreen):
         try:
             command = parse(text)
             if command is None and self.bar.pasted.waiting:
-                length = self.bar.pasted.length
                 self.give_pasted()
                 if not text:
-                    self.transcript.add_line("▤", f"{length} pasted. {WHAT_TO_KNOW}")
+                    self.transcript.add_line("Vox", WHAT_TO_KNOW)
                     return
             elif not text:
                 await self.action_mend()
@@ -160,6 +159,7 @@ class MainScreen(PromptScreen):
 
     def action_undo(self) -> None:
         if self._removed is not None:
+            self.program.clear_notifications()  # "it was removed" is no longer true
             put_back(self.session, self._removed)
             self.turns.put_back()
             self._removed = None

@@ -26,6 +26,9 @@ READ_TURNS = 2
 RESULT_CHARACTERS = 1200
 """Characters of a result that the model reads: some 300 tokens."""
 
+LONGEST_LINE = 400
+"""Characters of a tool's line."""
+
 DEPTH = 5
 """Most objects, lists and alternatives inside each other in the arguments."""
 
@@ -104,7 +107,7 @@ def _reply_of(calls: Sequence[FinishedCall]) -> str:
 
 def _front(tools: Sequence[Tool], exchanges: Sequence[tuple[str, str]], words: str) -> str:
     known = [tool for tool in tools if tool.line]
-    lines = "\n".join(f"!{tool.name} {_shape(tool)} {tool.line}" for tool in known)
+    lines = "\n".join(f"!{tool.name} {_shape(tool)} {tool.line}"[:LONGEST_LINE] for tool in known)
     calls = [
         (request, f"!{tool.name} {arguments}")
         for tool in known

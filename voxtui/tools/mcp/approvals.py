@@ -6,6 +6,7 @@ The start reads this file, so it needs neither the SDK nor a server.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,12 @@ FILE_BYTES = 4_000_000
 
 LONGEST_DESCRIPTION = 20_000
 """Characters of a tool's description and schema. Longer ones cannot be allowed."""
+
+MOST_TOOLS = 30
+"""Tools of servers that can be allowed at once: a model reads each of them."""
+
+_NAME = r"[\w./$@ -]{1,64}"
+"""Names of tools and arguments. One with a line break could forge a line of a prompt."""
 
 
 class ListedTool(msgspec.Struct, frozen=True):
@@ -41,6 +48,8 @@ class ListedTool(msgspec.Struct, frozen=True):
     @property
     def problem(self) -> str:
         """Why it cannot be offered to a model; empty if it can."""
+        if not re.fullmatch(_NAME, self.name):
+            return "its name is none of the protocol"
         if len(self.description) + len(self.schema) > LONGEST_DESCRIPTION:
             return "its description is too long"
         try:
@@ -56,7 +65,7 @@ class _Schema(msgspec.Struct):
     required: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.type != "object":
+        if self.type != "object" or not all(re.fullmatch(_NAME, name) for name in self.properties):
             raise ValueError
 
 

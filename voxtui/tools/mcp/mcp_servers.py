@@ -20,7 +20,7 @@ from voxtui.dialogue.tool_interface import LONGEST_RESULT, ToolResult
 from voxtui.errors import InputError, how_to_install
 from voxtui.settings.schema import McpServer
 from voxtui.tools.mcp.approvals import AllowedTool, ListedTool
-from voxtui.tools.mcp.visible_text import visible
+from voxtui.tools.mcp.visible_text import visible, visible_line
 
 if TYPE_CHECKING:
     from voxtui.tools.mcp.mcp_session import Session
@@ -133,7 +133,7 @@ class McpServers:
             ) from None
         text = visible(text[: 2 * LONGEST_RESULT]).strip()[:LONGEST_RESULT]
         if failed:
-            reason = " ".join(text.split())[:LONGEST_ERROR] or "it does not say why"
+            reason = visible_line(text)[:LONGEST_ERROR] or "it does not say why"
             raise InputError(f"{server.name} could not do it: {reason}")
         return ToolResult(text, _sentence(text))
 
@@ -144,6 +144,8 @@ class McpServers:
             raise InputError(f"There is no MCP server {name}; known are: {known}.")
         from voxtui.tools.mcp.mcp_session import Session  # 1.2 s of a core
 
+        if self._closed:
+            raise InputError("voxtui is ending.")
         session = self._sessions.get(name)
         if session is None or session.ended:
             session = self._sessions[name] = Session(self._servers[name])
@@ -167,6 +169,10 @@ class McpServers:
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     loop.run_forever()
+    unfinished = asyncio.all_tasks(loop)
+    for task in unfinished:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*unfinished, return_exceptions=True))
     loop.close()
 
 

@@ -22,9 +22,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from voxtui import __version__
-from voxtui.errors import InputError, VoxtuiError, one_line
+from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.schema import McpServer
 from voxtui.tools.mcp.approvals import ListedTool
+from voxtui.tools.mcp.visible_text import visible_line
 
 LONGEST_MESSAGE = 4_000_000
 """Bytes of a line from a server. A longer one ends the connection."""
@@ -35,7 +36,7 @@ END_SECONDS = 0.2
 _WATCHED = '(read _ < /dev/fd/{}; kill -9 0) < /dev/null > /dev/null 2>&1 & exec "$0" "$@"'
 """Runs a program, and ends its process group when a pipe of ours closes: however voxtui ends."""
 
-MOST_TOOLS = 500
+MOST_LISTED = 500
 
 STDERR_BYTES = 2000
 
@@ -68,7 +69,7 @@ class Session:
     def last_error(self) -> str:
         """The last line that the process wrote to stderr."""
         lines = self._stderr.decode(errors="replace").strip().splitlines()
-        return f"Its last message: {one_line(lines[-1])[:300]}" if lines else ""
+        return f"Its last message: {visible_line(lines[-1])[:300]}" if lines else ""
 
     async def ready(self) -> None:
         """Wait until the tools are known. Raises InputError if there is no connection."""
@@ -114,12 +115,11 @@ class Session:
             client = Client(
                 transport, cache=None, client_info=info, message_handler=self._take_message
             )
-            ending = asyncio.create_task(self._end.wait())
             async with client:
                 self._client = client
                 await self._list()
                 self._ready.set()
-                await ending
+                await self._end.wait()
         except Exception as error:  # noqa: BLE001 - of the SDK, of anyio, of httpx2
             self._problem = self._failure(error)
         finally:
@@ -146,7 +146,7 @@ class Session:
                     bool(tool.annotations and tool.annotations.read_only_hint),
                 )
             cursor = page.next_cursor
-            if cursor is None or len(listed) > MOST_TOOLS:
+            if cursor is None or len(listed) > MOST_LISTED:
                 break
         self.listed = listed
 
@@ -156,11 +156,11 @@ class Session:
             return error
         name, hint = self.server.name, self.last_error
         if self.server.url:
-            reason = one_line(str(error))[:200] or type(error).__name__
+            reason = visible_line(str(error))[:200] or type(error).__name__
             return InputError(f"The MCP server {name} at {self.server.url} failed: {reason}.")
         if self.ended:
             return InputError(f"The MCP server {name} has ended.", hint)
-        reason = one_line(str(error))[:200] or type(error).__name__
+        reason = visible_line(str(error))[:200] or type(error).__name__
         return InputError(f"The MCP server {name} failed: {reason}.", hint)
 
     @asynccontextmanager

@@ -9,9 +9,9 @@ from functools import partial
 
 from voxtui.dialogue.tool_interface import Tool
 from voxtui.settings.schema import McpExample, McpServer
-from voxtui.tools.mcp.approvals import AllowedTool
+from voxtui.tools.mcp.approvals import MOST_TOOLS, AllowedTool
 from voxtui.tools.mcp.mcp_servers import CALL_SECONDS, CONNECT_SECONDS, McpServers
-from voxtui.tools.mcp.visible_text import visible
+from voxtui.tools.mcp.visible_text import visible_line
 from voxtui.tools.words import COMMON_WORDS, stem
 
 LONGEST_LINE = 100
@@ -44,7 +44,7 @@ def mcp_tools(
         if server is not None and is_valid(allowed, server):
             tool = _tool(allowed, server, connections)
             tools.setdefault(tool.name, tool)
-    return tuple(tools.values())
+    return tuple(tools.values())[:MOST_TOOLS]
 
 
 def is_valid(allowed: AllowedTool, server: McpServer) -> bool:
@@ -64,7 +64,9 @@ def _tool(allowed: AllowedTool, server: McpServer, connections: McpServers) -> T
         _line(allowed.tool.description) or allowed.tool.name.replace("_", " "),
         partial(connections.call, allowed),
         allowed.tool.schema,
-        tuple((example.say, json.dumps(example.arguments)) for example in examples),
+        tuple(
+            (example.say, json.dumps(example.arguments, ensure_ascii=False)) for example in examples
+        ),
         (_trigger(allowed.tool.name, examples),),
         acts=not (allowed.always and allowed.tool.read_only),
         trusted=allowed.always,
@@ -75,8 +77,7 @@ def _tool(allowed: AllowedTool, server: McpServer, connections: McpServers) -> T
 
 def _line(description: str) -> str:
     """Return the first sentence of a description, on one line."""
-    text = " ".join(visible(description).split())
-    text = re.split(r"(?<=[a-z)])[.:;] ", text, maxsplit=1)[0].rstrip(".")
+    text = re.split(r"(?<=[a-z)])[.:;] ", visible_line(description), maxsplit=1)[0].rstrip(".")
     return text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE].rsplit(' ', 1)[0]} …"
 
 

@@ -17,3 +17,8 @@ def visible(text: str) -> str:
         letter for letter in _VARIATIONS.sub("", text)
         if letter in "\n\t" or unicodedata.category(letter) not in _INVISIBLE
     )  # fmt: skip
+
+
+def visible_line(text: str) -> str:
+    """Return the visible part of `text` on one line, so that it forges no other line."""
+    return " ".join(visible(text).split())
