@@ -35,6 +35,7 @@ from voxtui.brains.reply_form import (
         ("Who wrote this story?", ""),
         ("How old is the oldest tree?", ""),
         ("What is the capital of Italy?", ""),
+        ("Hello there!", ""),
     ],
 )
 def test_the_request_decides_how_the_reply_begins(words: str, opening: str) -> None:
