@@ -30,7 +30,9 @@ from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import AUDIBLE, SpeechChunk
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.engine_commands import SendText
 from voxtui.dialogue.protocols import Progress
+from voxtui.session import clip_player
 from voxtui.settings.schema import Config
 from voxtui.storage.derived_latencies import percentile
 from voxtui.terminal.native_stderr import native_stderr_in
@@ -73,10 +75,11 @@ def screen() -> None:
     with native_stderr_in(Path(os.devnull)):
         clips = [("tell me", Path())]
 
-        def open_clip(path):
-            return lambda listener, stopped: listener.send_text("tell me")
+        def open_clip(path, max_seconds):
+            return lambda listener, stopped: listener.post(SendText("tell me"))
 
-        app = VoxtuiApp(make_engine, Config(), clips, open_clip)
+        clip_player.open_clip = open_clip
+        app = VoxtuiApp(make_engine, Config(), clips)
         app.run()
         app.session.close()
 

@@ -51,7 +51,7 @@ from voxtui.settings.schema import Config, UiConfig
 from voxtui.storage.derived_latencies import percentile
 from voxtui.terminal.native_stderr import native_stderr_in
 from voxtui.ui.app import VoxtuiApp
-from voxtui.wiring import build_engine, clip_opener, sample_clips
+from voxtui.wiring import build_engine, sample_clips
 
 TEXT = "The river winds slowly through the middle of the old city, under many bridges."
 WORDS = TEXT.split()
@@ -191,7 +191,6 @@ class LoadingApp(VoxtuiApp):
             lambda emit: build_engine(config, emit, Devices()),
             config,
             sample_clips(),
-            clip_opener(config),
         )
         self.while_loading: list[float] = []
         self.since_ready: list[float] = []

@@ -46,7 +46,7 @@ from voxtui.dialogue.data import (
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.engine_commands import Release, Talk
 from voxtui.dialogue.events import Event, Loaded, ReplyText, TurnFinished
-from voxtui.dialogue.protocols import TurnRequest
+from voxtui.dialogue.protocols import StopFlag, TurnRequest
 from voxtui.dialogue.speech.clauses import clauses
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.dialogue.turn.text_chunks import Chunker
@@ -128,10 +128,10 @@ class Stub(StubBrain):
 
     def open(self) -> None: ...
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         self.since("speech", "speech to the speaker")
 
-    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
+    def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
         return 1.0
 
 

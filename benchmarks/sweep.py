@@ -75,8 +75,8 @@ def measure(period: float, depth: float, turns: int) -> list[Heard]:
         for _ in range(turns):
             recorder.until(time.monotonic() + 0.4 + 0.1 * random.random())
             timestamps, handed_over = Timestamps(), time.monotonic()
-            speaker.play(SpeechChunk(clause(), VOICE_RATE, ""), timestamps, lambda: False)
-            speaker.finish(timestamps, lambda: False)
+            speaker.play(SpeechChunk(clause(), VOICE_RATE, ""), timestamps, threading.Event())
+            speaker.finish(timestamps, threading.Event())
             recorder.until(time.monotonic() + 0.2)
             start = calibration.sample(handed_over)
             loud = np.flatnonzero(np.abs(recorder.samples[start:]) > AUDIBLE)

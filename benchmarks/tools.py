@@ -1,11 +1,13 @@
 """Ask for tools, and for none: right calls, false calls, and answers with and without tools.
 
-    python -m benchmarks.tools [--calls | --without] [--spoken] [--part 0:20] [--json OUT]
+    python -m benchmarks.tools [--calls | --without] [--spoken] [--set FILE] [--part 0:20]
+                               [--json OUT]
 
-The sentences stand in tools.toml. The engine is that of `voxtui ask`, with the embedded brain: a
-call of a tool that acts is refused there, after it was chosen. Spoken: the embedded voice says each
-sentence. Without: no tools, to compare the answers. Calls: only which call is made, by a rule or by
-the model, without an engine and without answers; that takes a minute.
+The sentences stand in tools.toml, tools_a.toml and tools_b.toml. The engine is that of `voxtui
+ask`, with the embedded brain: a call of a tool that acts is refused there, after it was chosen.
+Spoken: the embedded voice says each sentence. Without: no tools, to compare the answers. Calls:
+only which call is made, by a rule or by the model, without an engine and without answers; that
+takes a minute.
 """
 
 from __future__ import annotations
@@ -70,14 +72,16 @@ def main() -> None:
     parser.add_argument("--spoken", action="store_true")
     parser.add_argument("--calls", action="store_true")
     parser.add_argument("--without", action="store_true")
+    parser.add_argument("--set", type=Path, default=FILE)
     parser.add_argument("--part", default=":")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    judging = tomllib.loads(FILE.read_text())
+    judging = tomllib.loads(options.set.read_text())
+    commands = tomllib.loads(FILE.read_text())["command"]
     begin, end = (int(text) if text else None for text in options.part.split(":"))
     sentences = [*judging["request"], *judging["other"]][begin:end]
     with tempfile.TemporaryDirectory() as folder:
-        config = configuration(judging["command"], folder, not options.without)
+        config = configuration(commands, folder, not options.without)
         said: Sequence[Any] = [sentence["say"] for sentence in sentences]
         if options.spoken:
             said = clips(said, config)
@@ -113,8 +117,8 @@ def calls(said: Sequence[Any], config: Config) -> Iterator[Turn]:
     moonshine = Moonshine()
     moonshine.load()
     chat = Llama(4096, prefix_directory=user_folders().user_cache_path / "prefixes")
-    path = model_file(chat_model_name(config.brain.embedded.model), lambda: None)
-    chat.load(path, lambda: None, tool_prefix(tools))
+    path = model_file(chat_model_name(config.brain.embedded.model))
+    chat.load(path, tool_prefix=tool_prefix(tools))
     sampling = replace(config.generation.sampling(), temperature=0.0)
     for words in said:
         began = time.monotonic()

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -61,12 +62,12 @@ from voxtui.dialogue.protocols import (
     Progress,
     ReplyOptions,
     Speaker,
+    StopFlag,
     TurnRequest,
 )
 from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.errors import DeviceError, ModelError
-from voxtui.session.local_session import Factories
 from voxtui.settings.schema import Config
 
 Flag = threading.Event
@@ -259,23 +260,23 @@ class FakeSpeaker:
         if self.fails:
             raise self.fails
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         if self.fails:
             raise self.fails
-        if stopped():
+        if stopped.is_set():
             return
         self.chunks.append(chunk)
         self._queued += chunk.seconds
         timestamps.record(Milestone.FIRST_SOUND)
         self.playing.set()
 
-    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
+    def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
         self.finishing.set()
         poll = Flag()
-        while self.held and not stopped():
+        while self.held and not stopped.is_set():
             poll.wait(0.001)
         timestamps.record(Milestone.LAST_SOUND)
-        heard = self._heard if stopped() and self._heard is not None else self._queued
+        heard = self._heard if stopped.is_set() and self._heard is not None else self._queued
         self._queued = 0.0
         return heard
 
@@ -511,7 +512,7 @@ class ListedDevice:
 DEVICES = [ListedDevice("USB Microphone", 1, 0), ListedDevice("Headphones", 0, 2)]
 
 
-def make_factories(**given: Any) -> Factories:
+def make_factories(**given: Any) -> Any:
     """Makers of fakes, but for those that are `given`."""
     made = {
         "microphone": lambda config: FakeMicrophone(),
@@ -524,4 +525,4 @@ def make_factories(**given: Any) -> Factories:
         "devices": lambda: DEVICES,
         "cancels_echo": lambda config: False,
     }
-    return Factories(**{**made, **given})
+    return SimpleNamespace(**{**made, **given})

@@ -427,6 +427,32 @@ def test_closed_standard_streams_are_not_reused_for_files(voxtui):
     assert ran.returncode == 2  # there is no model
 
 
+@pytest.mark.parametrize("kilobytes", [150_000, 400_000])
+@pytest.mark.parametrize("command", ["ask --text hello", "--plain"])
+def test_a_low_memory_limit_is_one_sentence_and_no_crash_in_a_library(voxtui, kilobytes, command):
+    """At 150 MB a library looped for ever, at 400 MB one ended the process."""
+    limited = f"ulimit -v {kilobytes}; exec {VOXTUI} {command}"
+    ran = subprocess.run(["bash", "-c", limited], stderr=subprocess.PIPE, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr == (
+        f"The memory limit of this shell is {round(kilobytes * 1.024e-3)} MB, which is too little. "
+        "Lift it: ulimit -v unlimited\n"
+    )
+
+
+def test_words_in_quotes_open_the_screen_with_them(voxtui, monkeypatch):
+    opened = []
+    monkeypatch.setattr("voxtui.cli.open_screen", lambda _, *rest: opened.append(rest) or 0)
+    voxtui("--continue", "what changed?")
+    assert opened == [((), True, "what changed?")]
+
+
+def test_words_in_quotes_are_for_the_screen_and_stand_alone(voxtui):
+    assert "voxtui ask" in voxtui("--plain", "what changed?").stderr
+    assert "One question in quotes" in voxtui("what changed?", "and why?").stderr
+    assert "No such command 'changed'" in voxtui("changed").stderr
+
+
 @pytest.mark.parametrize("term", ["dumb", ""])
 def test_a_terminal_without_a_screen_is_pointed_to_plain_mode(voxtui, term):
     primary, secondary = os.openpty()

@@ -56,7 +56,7 @@ def imported_by(*commands):
 def test_light_commands_import_no_heavy_library():
     commands = (
         "--help", "--version", "ask --help", "transcribe --help", "say --help", "dictate --help",
-        "bench --help", "mcp --help", "serve --help", "config", "models list", "stats",
+        "bench --help", "mcp --help", "serve --help", "config", "models list", "stats", "tools",
     )  # fmt: skip
     for command, modules in zip(commands, imported_by(*commands), strict=True):
         assert not modules & HEAVY, command

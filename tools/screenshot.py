@@ -28,7 +28,7 @@ from voxtui.dialogue.events import Event, State
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.themes import DARK
-from voxtui.wiring import build_engine, clip_opener, sample_clips
+from voxtui.wiring import build_engine, sample_clips
 
 FONTS = Path("/usr/share/fonts/truetype/dejavu")
 POINTS = 16
@@ -119,7 +119,7 @@ def make_app() -> VoxtuiApp:
         devices = Devices(SounddeviceMicrophone(""), SounddeviceSpeaker(config.audio.output))
         return build_engine(config, emit, devices)
 
-    return VoxtuiApp(make_engine, config, sample_clips(), clip_opener(config))
+    return VoxtuiApp(make_engine, config, sample_clips())
 
 
 async def take(path: Path, size: tuple[int, int], clips: list[int], theme: str) -> None:

@@ -42,6 +42,11 @@ def one_line(text: str) -> str:
     return re.sub(r"\s*[\r\n]\s*", " ", strip_control_characters(text.replace("\r", "\n"))).strip()
 
 
+def first_line(error: BaseException) -> str:
+    """Return what a library's `error` says first, without its full stop; else its name."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
 class VoxtuiError(Exception):
     """A failure the user can understand; `hint` is a command or a config key that helps."""
 
@@ -96,7 +101,7 @@ class ForeignSpeech(ModelError):
     def __init__(self) -> None:
         super().__init__(
             "That did not sound like English, the only language of the embedded recogniser.",
-            "For another one: `voxtui models fetch whisper-base`, then brain.language.",
+            "For another one: `voxtui models fetch whisper-base`, then brain.language or Ctrl+P.",
         )
 
 

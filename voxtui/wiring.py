@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from voxtui.errors import DeviceError, ModelError, how_to_install
+from voxtui.errors import DeviceError, ForeignSpeech, ModelError, how_to_install
 
 if TYPE_CHECKING:
     from threading import Event as Flag
 
     from voxtui.audio.microphone import SounddeviceMicrophone
+    from voxtui.audio.portaudio import Device
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.brains.embedded.live_transcription import Recogniser
     from voxtui.dialogue.components.sound_devices import Devices
-    from voxtui.dialogue.data import Samples, SpeechChunk
+    from voxtui.dialogue.data import Samples
     from voxtui.dialogue.dialogue import FrontEnd
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.engine_commands import ReplaceComponents
     from voxtui.dialogue.events import Event
     from voxtui.dialogue.fallbacks import Fallbacks
     from voxtui.dialogue.protocols import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
-    from voxtui.session.clip_player import OpenClip, Speak
-    from voxtui.session.local_session import Factories
     from voxtui.settings.schema import Config
 
 CLIPS = Path(__file__).parent / "data" / "clips"
@@ -64,9 +63,12 @@ def devices_engine(
 class _SoundSystem:
     """Implements SoundSystem by PortAudio."""
 
-    config: Config
+    config: Config | None
+    """None: there is no speaker, so no echo."""
 
-    def default_devices(self) -> tuple[Microphone, Speaker]:
+    def default_devices(self) -> tuple[Microphone, Speaker | None]:
+        if self.config is None:
+            return build_microphone(""), None
         return _microphone("", self.config), build_speaker("")
 
     def version(self) -> object:
@@ -82,23 +84,10 @@ def build_microphone(name: str) -> SounddeviceMicrophone:
     return SounddeviceMicrophone(name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Microphones:
-    """Implements SoundSystem by PortAudio, without a speaker."""
-
-    def default_devices(self) -> tuple[Microphone, None]:
-        return build_microphone(""), None
-
-    def version(self) -> object:
-        from voxtui.audio.portaudio import sound_system
-
-        return sound_system()
-
-
 def microphone_alone(config: Config) -> Devices:
     from voxtui.dialogue.components.sound_devices import Devices
 
-    return Devices(build_microphone(config.audio.input), None, _Microphones())
+    return Devices(build_microphone(config.audio.input), None, _SoundSystem(None))
 
 
 def _microphone(name: str, config: Config) -> SounddeviceMicrophone:
@@ -141,12 +130,6 @@ def build_speaker(name: str) -> SounddeviceSpeaker:
     return SounddeviceSpeaker(name)
 
 
-def build_cue() -> SpeechChunk:
-    from voxtui.audio.chime import cue
-
-    return cue(48_000)
-
-
 def build_engine(
     config: Config,
     emit: Callable[[Event], object],
@@ -179,14 +162,20 @@ def build_engine(
 def build_skills(config: Config, rings: bool = True) -> Skills:
     """Return the skills of the person at this machine. A measurement or a server has none.
 
-    `rings` False: timers ring in another voxtui.
+    Raises InputError if the approvals of servers' tools cannot be read. `rings` False: timers ring
+    in another voxtui.
     """
     from voxtui.settings.paths import user_folders
     from voxtui.skills.assistant_skills import AssistantSkills
-    from voxtui.tools.configured_tools import build_tools
+    from voxtui.tools.configured_tools import build_server_tools, build_tools
 
     tools = build_tools(config.tools) if config.tools.enabled else ()
-    return AssistantSkills(user_folders().user_data_path, rings, tools=tools)
+    resources = ExitStack()
+    if config.tools.enabled and config.mcp.server:
+        server_tools, servers = build_server_tools(config)
+        resources.callback(servers.close)
+        tools += server_tools
+    return AssistantSkills(user_folders().user_data_path, rings, tools=tools, resources=resources)
 
 
 def build_detector(config: Config) -> SpeechDetector:
@@ -205,18 +194,6 @@ def _imports_torch(config: Config) -> bool:
     from voxtui.models.cuda import is_likely
 
     return config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
-
-
-def reload_parts(config: Config, notify: Notify, download_chat: bool = False) -> ReplaceComponents:
-    """Return brain and voice once more, after a start that failed.
-
-    `download_chat` allows the download of the chat model.
-    """
-    from voxtui.dialogue.engine_commands import ReplaceComponents
-
-    may_download = frozenset({VOXTRAL, CHAT} if download_chat else {VOXTRAL})
-    brain = build_brain(config, notify, may_download)
-    return ReplaceComponents(config, brain=brain, voice=build_voice(config, notify) or "none")
 
 
 def build_brain(
@@ -243,16 +220,21 @@ def build_brain(
     return chosen if config.brain.name == "auto" else chosen.with_first_made()
 
 
-def build_voice(config: Config, notify: Notify) -> Fallbacks[Voice] | None:
+def build_voice(
+    config: Config, notify: Notify, may_download: bool = False
+) -> Fallbacks[Voice] | None:
     """Return the loaders of the voice that `config` names, best first; None for silence.
 
     A voice that the user named is made at once. Raises ModelError if that is impossible.
     """
     from voxtui.dialogue.fallbacks import Fallbacks
+    from voxtui.models.catalogue import KOKORO_VOICES
 
-    embedded = partial(_hibari, config)
+    embedded = partial(_hibari, config, may_download)
+    on_gpu, small = partial(_kokoro_on_gpu, config), partial(_small_kokoro, config)
+    foreign = config.brain.language in KOKORO_VOICES and config.brain.language != "en"
     loaders: dict[str, Fallbacks[Voice]] = {
-        "auto": Fallbacks((partial(_kokoro_on_gpu, config), embedded)),
+        "auto": Fallbacks((on_gpu, *((small,) if foreign else ()), embedded)),
         "embedded": Fallbacks((embedded,)),
         "kokoro": Fallbacks((partial(_kokoro, config),)),
     }
@@ -299,27 +281,38 @@ def _remote(config: Config, notify: Notify) -> Brain:
     return RemoteBrain(config, notify)
 
 
-def _hibari(config: Config) -> Voice:
+def _hibari(config: Config, may_download: bool) -> Voice:
     from voxtui.voices.hibari import HibariVoice
 
-    return HibariVoice(config.voice)
+    return HibariVoice(config.voice, may_download)
 
 
 def _kokoro(config: Config) -> Voice:
     from voxtui.models.installed import kokoro_files
     from voxtui.voices.kokoro import KokoroVoice, check_installed
 
-    check_installed()
-    return KokoroVoice(config.voice, kokoro_files(config.voice))
+    files = kokoro_files(config.voice)
+    if not files.is_small:
+        check_installed()
+    return KokoroVoice(config.voice, files, config.brain.language)
+
+
+def _small_kokoro(config: Config) -> Voice:
+    from voxtui.models.catalogue import SMALL_KOKORO
+    from voxtui.models.installed import released_path
+
+    released_path(SMALL_KOKORO)
+    return _kokoro(config)
 
 
 def _kokoro_on_gpu(config: Config) -> Voice:
     from voxtui.models.cuda import check_torch, first_gpu
+    from voxtui.voices.kokoro import check_installed
 
-    voice = _kokoro(config)
+    check_installed()
     check_torch()
     first_gpu()
-    return voice
+    return _kokoro(config)
 
 
 def check_voice(config: Config) -> None:
@@ -359,6 +352,8 @@ def recogniser(config: Config, notify: Notify, careful: bool = False) -> Generat
     """
     from voxtui.brains.embedded import whisper
     from voxtui.brains.embedded.rescoring import MOST_CANDIDATES
+    from voxtui.models.catalogue import WHISPER
+    from voxtui.models.installed import released_path
 
     brain = _transcribing_brain(config, notify)
     if brain is not None:
@@ -371,15 +366,44 @@ def recogniser(config: Config, notify: Notify, careful: bool = False) -> Generat
         if not careful or isinstance(chosen, whisper.Whisper) or not whisper.is_here():
             yield SpeechToText(recognise, "", repeats=True)
             return
-        last = whisper.Whisper(whisper.whisper_directory(), config.brain.language)
+        last = whisper.Whisper(released_path(WHISPER), config.brain.language)
         with closing(last):
-            last.load()
-            yield SpeechToText(_words_of(last), "", repeats=True, draft=recognise)
+            try:
+                last.load()
+            except ModelError as error:
+                notify(f"{error.message} So the words are recognised once.")
+                yield SpeechToText(recognise, "", repeats=True)
+                return
+            again = _words_of(last, recognise)
+            yield SpeechToText(again, "", repeats=True, draft=recognise)
 
 
-def _words_of(recogniser: Recogniser) -> Recognise:
+def check_recogniser(config: Config) -> None:
+    """Raise ModelError if the embedded brain has no recogniser for the language. Loads nothing."""
+    from voxtui.brains.embedded.whisper import choose
+
+    if config.brain.name == "embedded":
+        choose(config.brain).close()
+
+
+def recognises_twice(config: Config) -> bool:
+    """Return whether a careful recogniser takes seconds once more for the final words."""
+    from voxtui.brains.embedded import whisper
+
+    english = config.brain.language in ("", "en")
+    return config.brain.name in ("auto", "embedded") and english and whisper.is_here()
+
+
+def _words_of(recogniser: Recogniser, otherwise: Recognise | None = None) -> Recognise:
+    """Return its words; those of `otherwise` if it fails, because they were spoken already."""
+
     def recognise(samples: Samples, cancelled: Flag | None = None) -> str:
-        return recogniser.recognise(samples, cancelled).english()
+        try:
+            return recogniser.recognise(samples, cancelled).english()
+        except ModelError as error:
+            if otherwise is None or isinstance(error, ForeignSpeech):
+                raise
+            return otherwise(samples, cancelled)
 
     return recognise
 
@@ -413,30 +437,35 @@ def _transcribing_brain(config: Config, notify: Notify) -> Brain | None:
         return None
 
 
-def clip_opener(config: Config) -> OpenClip:
-    """Return a function that reads a clip, and returns another that speaks it in real time."""
+class LocalFactories:
+    """Implements Factories by the parts of this machine."""
 
-    def open_clip(path: Path) -> Speak:
-        from voxtui.audio.clips import load_clip, speak
+    def microphone(self, config: Config) -> Microphone:
+        return _microphone(config.audio.input, config)
 
-        return partial(speak, load_clip(path, config.audio.max_utterance_s))
+    def speaker(self, config: Config) -> Speaker:
+        return build_speaker(config.audio.output)
 
-    return open_clip
+    def brain(self, config: Config, notify: Notify) -> Fallbacks[Brain]:
+        return build_brain(config, notify, frozenset({VOXTRAL}))
 
+    def voice(self, config: Config, notify: Notify) -> Fallbacks[Voice] | None:
+        return build_voice(config, notify, may_download=True)
 
-def make_factories() -> Factories:
-    from voxtui.audio.portaudio import choices, list_devices
-    from voxtui.session.local_session import Factories
+    def reload(self, config: Config, notify: Notify, download_chat: bool) -> ReplaceComponents:
+        from voxtui.dialogue.engine_commands import ReplaceComponents
 
-    return Factories(
-        microphone=lambda config: _microphone(config.audio.input, config),
-        speaker=lambda config: build_speaker(config.audio.output),
-        brain=partial(build_brain, may_download=frozenset({VOXTRAL})),
-        voice=build_voice,
-        reload=reload_parts,
-        devices=lambda: choices(list_devices()),
-        cancels_echo=cancels_echo,
-    )
+        may_download = frozenset({VOXTRAL, CHAT} if download_chat else {VOXTRAL})
+        brain = build_brain(config, notify, may_download)
+        return ReplaceComponents(config, brain=brain, voice=build_voice(config, notify) or "none")
+
+    def devices(self) -> Sequence[Device]:
+        from voxtui.audio.portaudio import choices, list_devices
+
+        return choices(list_devices())
+
+    def cancels_echo(self, config: Config) -> bool:
+        return cancels_echo(config)
 
 
 def sample_clips() -> list[tuple[str, Path]]:

@@ -1,10 +1,11 @@
 r"""Gateways before a model server: what a session costs them, and two of them behind nginx.
 
     python -m benchmarks.clients.gateway [--url http://127.0.0.1:8931/v1 --model tiny-voxtral] \
-        [-- options of the gateways]
+        [--start COMMAND] [-- options of the gateways]
 
-Without --url the model server is one whose parts only wait. nginx must be installed. Prints a line
-for each number; fails if a client behind nginx is not answered.
+Without --url the model server is one whose parts only wait. COMMAND starts the model server of
+--url; between two turns of all clients it is killed and started again. nginx must be installed.
+Prints a line for each number; fails if a client behind nginx is not answered.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ import asyncio
 import io
 import json
 import math
+import os
 import re
+import shlex
+import signal
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.request
 import wave
 from collections.abc import Callable, Generator, Sequence
@@ -33,6 +38,7 @@ from benchmarks.serve.realtime_client import PIECE_SECONDS, RATE, Answer, Line, 
 from voxtui.audio.clips import load_clip
 from voxtui.audio.resampling import resample
 from voxtui.dialogue.data import SAMPLE_RATE
+from voxtui.errors import RemoteError
 from voxtui.storage.derived_latencies import spread
 from voxtui.wiring import target_clips
 
@@ -48,6 +54,8 @@ TEXT = (
 CLIENTS, TURNS = 8, 5
 
 NGINX_SECONDS = 10.0
+
+MODEL_SERVER_SECONDS = 600.0
 
 COUNTED = re.compile(r'requests_total\{endpoint="realtime",status="101"\} (\S+)')
 
@@ -206,10 +214,83 @@ def behind_nginx(gateway: Gateway, spoken: list[bytes]) -> None:
         print(f"a streamed answer came over {events_apart(proxy) * 1000:.0f} ms, not at once")
 
 
+class ModelServer:
+    """A process group that answers at `url`, and that can be killed."""
+
+    def __init__(self, command: str, url: str) -> None:
+        self._command = shlex.split(command)
+        self._url = url
+        self.start()
+
+    def start(self) -> None:
+        """Start it. Print the seconds until it lists its models, and the memory that it takes."""
+        began = time.monotonic()
+        self._process = subprocess.Popen(
+            self._command, start_new_session=True, stdout=subprocess.DEVNULL
+        )
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > began + MODEL_SERVER_SECONDS:
+                raise RemoteError(f"{self._command[0]} does not answer at {self._url}.")
+            time.sleep(0.5)
+        processes = [main := psutil.Process(self._process.pid), *main.children(recursive=True)]
+        resident = sum(process.memory_info().rss for process in processes) / 2**20
+        seconds = time.monotonic() - began
+        print(f"model server: ready after {seconds:.0f} s, {resident:.0f} MB")
+
+    def kill(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self._url}/models", timeout=5):
+                return True
+        except (urllib.error.URLError, TimeoutError, ConnectionError):
+            return False
+
+
+async def timed_failure(line: Line, spoken: list[bytes]) -> tuple[float, str]:
+    """Speak to a gateway whose model server is dead. Return the seconds it took, and its reason."""
+    began = time.monotonic()
+    try:
+        await line.turn(spoken)
+    except RemoteError as error:
+        return time.monotonic() - began, str(error)
+    raise AssertionError("A gateway answered without a model server.")
+
+
+async def across_a_kill(url: str, spoken: list[bytes], server: ModelServer) -> None:
+    """Let CLIENTS talk before the model server is killed, while it is dead, and after it."""
+    lines = await asyncio.gather(*(Line.open(url) for _ in range(CLIENTS)))
+
+    async def turns(who: str) -> None:
+        for turn in range(2):
+            answers = await asyncio.gather(*(line.turn(spoken) for line in lines))
+            report(f"{CLIENTS} clients, one gateway, {who}, turn {turn + 1}", answers)
+
+    await turns("before the kill")
+    server.kill()
+    failures = await asyncio.gather(*(timed_failure(line, spoken) for line in lines))
+    said = len(spoken) * PIECE_SECONDS
+    print(f"model server killed: {len(failures)} turns failed, the last one "
+          f"{max(seconds for seconds, _ in failures) - said:.1f} s after the question")  # fmt: skip
+    for reason in sorted({reason for _, reason in failures}):
+        print(f"  {reason}")
+    pings = [asyncio.create_task(line.keep_open()) for line in lines]
+    await asyncio.to_thread(server.start)
+    for task in pings:
+        task.cancel()
+    await asyncio.gather(*pings, return_exceptions=True)
+    await turns("after it, in the same sessions")
+    for line in lines:
+        line.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--url", help="the API of the model server")
     parser.add_argument("--model", default="whisper-1")
+    parser.add_argument("--start", metavar="COMMAND", help="starts the model server of --url")
     parser.add_argument("serve", nargs="*", help="options of the gateways, after --")
     asked = parser.parse_args()
     clip = load_clip(target_clips()[0], math.inf)
@@ -224,6 +305,10 @@ def main() -> None:
                 started("benchmarks.serve.scripted_server", [str(CLIENTS)])
             ).url
         make = partial(gateway, url, asked.model, asked.serve)
+        if asked.start:
+            stack.callback((server := ModelServer(asked.start, url)).kill)
+            with started("voxtui", make(CLIENTS)) as one:
+                asyncio.run(across_a_kill(one.url, spoken, server))
         memory(make)
         cost(make, long)
         behind_nginx(make, spoken)

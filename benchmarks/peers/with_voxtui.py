@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from voxtui.dialogue.data import (
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.engine_commands import NewConversation, Release, Talk
 from voxtui.dialogue.events import Died, Event, Loaded, TurnFinished
-from voxtui.dialogue.protocols import OnWords, TurnRequest
+from voxtui.dialogue.protocols import OnWords, StopFlag, TurnRequest
 from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.settings.schema import Config
@@ -79,11 +79,11 @@ class ClockedSpeaker:
 
     def open(self) -> None: ...
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         self._clock.hear()
         timestamps.record(Milestone.FIRST_SOUND)
 
-    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
+    def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
         timestamps.record(Milestone.LAST_SOUND)
         return 0.0
 

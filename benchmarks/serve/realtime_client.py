@@ -118,12 +118,18 @@ class Line:
             if event["type"] == "response.done":
                 response = event["response"]
                 if response["status"] not in ANSWERED:
-                    raise RemoteError(f"The answer was not completed: {response['status']}.")
+                    reason = (response["status_details"] or {}).get("error", {})
+                    raise RemoteError(f"{response['status']}: {reason.get('message', '')}")
                 break
         text = first.get("response.output_audio_transcript.delta")
         if text is None:
             raise RemoteError("The server heard nothing, or answered without words.")
         return Answer(text, first.get("response.output_audio.delta"), at)
+
+    async def keep_open(self) -> None:
+        """Answer the pings of the server, until this task is cancelled."""
+        while True:
+            await self._next()
 
     async def send(self, *texts: bytes) -> None:
         from wsproto.events import TextMessage

@@ -21,12 +21,12 @@ from typing import Any
 import torch
 import transformers
 
+from benchmarks.voxtral.driver import driver_version
 from benchmarks.voxtral.measure import SECTIONS_SECONDS, Bench, Clock
 from benchmarks.voxtral.report import REHEARSAL, Row, goals, page, ratios, section, table
 from benchmarks.voxtral.shape import H200, Shape, counted
 from benchmarks.voxtral.systems import PREFIX
 from voxtui.brains.voxtral.weights import best_device
-from voxtui.models.cuda import driver_version
 
 REPEATS = 30
 

@@ -69,7 +69,7 @@ def random_files(directory: Path, config: dict[str, Any] = CONFIG) -> Any:
     import hibari
 
     from voxtui.models.installed import KokoroFiles
-    from voxtui.voices.kokoro import model_code
+    from voxtui.voices.kokoro_torch import model_code
 
     package = Path(str(hibari.__file__)).parent
     vocabulary = json.loads((package / "assets" / "vocab.json").read_text())

@@ -7,7 +7,7 @@ so a result does not depend on the load of the machine.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from voxtui.audio.silero import PySilero
 from voxtui.dialogue.data import SpeechChunk, Token, UserTranscript
 from voxtui.dialogue.engine_commands import Cancel, RescanDevices, SendText
 from voxtui.dialogue.events import State, StateChanged, TurnFinished, TurnStarted
-from voxtui.dialogue.protocols import Progress, TurnRequest
+from voxtui.dialogue.protocols import Progress, StopFlag, TurnRequest
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
 from voxtui.settings.schema import Config, VadConfig
 
@@ -59,16 +59,16 @@ class Loudspeaker:
         self.speech = np.zeros(0, np.float32)
         self.heard_s = 0.0
         self.timestamps = Timestamps()
-        self.stopped: Callable[[], bool] = lambda: False
+        self.stopped: StopFlag = threading.Event()
         self.complete, self.over = threading.Event(), threading.Event()
         self._chunks: list[np.ndarray] = []
 
     def open(self) -> None: ...
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         self._chunks.append(resample(chunk.samples, chunk.rate, RATE))
 
-    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
+    def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
         if not self._chunks:
             return 0.0
         self.speech, self._chunks = np.concatenate(self._chunks), []
@@ -169,7 +169,7 @@ class SimulatedRoom:
             at += BLOCK
             if ended is not None:
                 continue
-            if self._speaker.stopped():
+            if self._speaker.stopped.is_set():
                 ended = segment.dropped_at = self._now + STOP_SECONDS
                 spoken = speech[: round((ended - begins) * RATE)]
                 heard = self._echo(spoken, len(said), BEGIN_SECONDS + delay)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ def play(speaker: Speaker, level: float = 0.25) -> float:
     speaker.play(
         SpeechChunk(np.full(100, level, np.float32), 24_000, ""), timestamps, lambda: False
     )
-    return speaker.finish(timestamps, lambda: False)
+    return speaker.finish(timestamps, threading.Event())
 
 
 def test_two_programs_that_write_the_same_file_do_not_mix(tmp_path: Path) -> None:

@@ -27,8 +27,7 @@ VOICE_RATE = 24_000
 BARGE_IN_MS = 50
 
 
-def never() -> bool:
-    return False
+never = threading.Event()
 
 
 def tone(seconds: float, rate: int = VOICE_RATE, level: float = 0.4) -> SpeechChunk:
@@ -223,8 +222,8 @@ def barge_in(
     with virtual_audio.record() as recorder:
         timestamps, key = Timestamps(), KeyPress(after)
         for _ in range(5):
-            speaker.play(tone(1.0), timestamps, key.flag.is_set)
-        seconds = speaker.finish(timestamps, key.flag.is_set)
+            speaker.play(tone(1.0), timestamps, key.flag)
+        seconds = speaker.finish(timestamps, key.flag)
         assert key.flag.is_set()
         heard = recorded(recorder)
     first, last = audible(heard)
@@ -251,8 +250,8 @@ def test_speech_that_is_stopped_before_it_sounds_has_neither_first_nor_last_soun
     silence = np.zeros(round(0.5 * VOICE_RATE), np.float32)
     timestamps, key = Timestamps(), KeyPress(0.4)  # the tone is in the device by then
     samples = np.concatenate([silence, tone(0.5).samples])
-    speaker.play(SpeechChunk(samples, VOICE_RATE, "la"), timestamps, key.flag.is_set)
-    speaker.finish(timestamps, key.flag.is_set)
+    speaker.play(SpeechChunk(samples, VOICE_RATE, "la"), timestamps, key.flag)
+    speaker.finish(timestamps, key.flag)
     assert not recorded(recorder).any()
     assert (
         timestamps.at(Milestone.FIRST_SOUND) is None and timestamps.at(Milestone.LAST_SOUND) is None
@@ -277,8 +276,10 @@ def test_a_chunk_after_the_key_press_is_not_played(
     speaker: SounddeviceSpeaker, recorder: Recorder
 ) -> None:
     timestamps = Timestamps()
-    speaker.play(tone(0.5), timestamps, lambda: True)
-    assert speaker.finish(timestamps, lambda: True) == pytest.approx(0.0, abs=0.05)
+    already = threading.Event()
+    already.set()
+    speaker.play(tone(0.5), timestamps, already)
+    assert speaker.finish(timestamps, already) == pytest.approx(0.0, abs=0.05)
     heard = recorded(recorder)
     assert np.count_nonzero(np.abs(heard) > AUDIBLE) < 0.05 * RATE
 
@@ -293,9 +294,9 @@ def refuses(action: Callable[[], object]) -> str:
 LOST = f"The speaker '{SPEAKER}' stopped taking sound; was it unplugged?"
 
 
-def play_on(speaker: SounddeviceSpeaker, begun: threading.Event) -> None:
+def play_on(speaker: SounddeviceSpeaker, begun: threading.Event, timestamps: Timestamps) -> None:
     """Play until the speaker raises, at most for SECONDS."""
-    timestamps, until = Timestamps(), time.monotonic() + SECONDS
+    until = time.monotonic() + SECONDS
     while time.monotonic() < until:
         speaker.play(tone(0.2), timestamps, never)
         if timestamps.at(Milestone.FIRST_SOUND) is not None:
@@ -303,7 +304,9 @@ def play_on(speaker: SounddeviceSpeaker, begun: threading.Event) -> None:
     speaker.finish(timestamps, never)
 
 
-def lose(speaker: SounddeviceSpeaker, action: Callable[[], object]) -> str:
+def lose(
+    speaker: SounddeviceSpeaker, action: Callable[[], object], timestamps: Timestamps | None = None
+) -> str:
     """Run `action` while the speaker plays; return the sentence of the DeviceError it raises."""
     begun = threading.Event()
 
@@ -314,7 +317,7 @@ def lose(speaker: SounddeviceSpeaker, action: Callable[[], object]) -> str:
     actor = threading.Thread(target=act)
     actor.start()
     try:
-        return refuses(lambda: play_on(speaker, begun))
+        return refuses(lambda: play_on(speaker, begun, timestamps or Timestamps()))
     finally:
         actor.join()
 
@@ -346,8 +349,10 @@ def test_a_speaker_is_not_lost_because_the_process_was_suspended(
 def test_a_stalled_speaker_is_lost_and_can_be_opened_again(
     virtual_audio: VirtualAudio, speaker: SounddeviceSpeaker
 ) -> None:
+    timestamps = Timestamps()
     try:
-        assert lose(speaker, virtual_audio.stall) == LOST
+        assert lose(speaker, virtual_audio.stall, timestamps) == LOST
+        assert timestamps.stalls
     finally:
         virtual_audio.unstall()
     _, seconds = say(speaker, tone(0.2))

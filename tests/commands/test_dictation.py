@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 
 from tests.fakes import LoudIsSpeech, frames
+from voxtui.commands.dictation import dictate
 from voxtui.commands.dictation import dictation as module
+from voxtui.commands.dictation.dictate import DictateOptions
 from voxtui.commands.dictation.dictation import Dictation
 from voxtui.dialogue.components import sound_devices
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.recording import TRAIL_SAMPLES
-from voxtui.errors import DeviceError, ForeignSpeech
-from voxtui.settings.schema import VadConfig
+from voxtui.errors import DeviceError, ForeignSpeech, ModelError
+from voxtui.settings.schema import BrainConfig, Config, VadConfig
 from voxtui.wiring import SpeechToText
 
 BEGAN = 1000.0
@@ -156,6 +158,35 @@ def test_the_caption_comes_before_the_end_and_its_pass_is_not_repeated():
         lambda: BEGAN + 1.0 if view.captions else None,
     )
     assert (found.text, view.captions, len(passes)) == ("Words.", ["Words."], 1)
+
+
+def test_live_words_are_a_draft_where_a_careful_recogniser_has_the_last_word():
+    careful, quick = LoudSeconds(), LoudSeconds()
+    to_text = SpeechToText(
+        lambda samples: f"carefully {careful.recognise(samples)}", "", True, draft=quick.recognise
+    )
+    pressed = threading.Event()
+    view = View()
+    view.caption = lambda text: (view.captions.append(text), pressed.set())
+    microphone = PatternMicrophone(seconds("x", 2) + seconds(".", 0.4))
+    dictation = Dictation(Devices(microphone), 0.0, view)
+    dictation.open()
+    ended = lambda: BEGAN if pressed.is_set() else None  # noqa: E731
+    found = dictation.listen(VadConfig(), LoudIsSpeech(), to_text, ended)
+    assert view.captions == ["2.0s"]
+    assert (found.text, len(careful.passes)) == ("carefully 2.0s", 1)
+
+
+def test_what_cannot_be_recognised_is_refused_before_anybody_speaks(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(dictate, "microphone_alone", lambda config: pytest.fail("opened"))
+    config = Config(brain=BrainConfig(name="embedded", language="es"))
+    for order in (None, "start"):
+        with pytest.raises(ModelError, match="is Spanish"):
+            if order:
+                dictate.run_order(order, config, DictateOptions(), [])
+            else:
+                dictate.run(config, DictateOptions())
 
 
 def test_frames_that_wait_come_before_the_next_caption():

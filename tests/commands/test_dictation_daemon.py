@@ -221,8 +221,7 @@ def use_microphone(monkeypatch, machine, pattern):
     monkeypatch.setattr(dictation_daemon, "microphone_alone", microphone_alone)
 
 
-def never():
-    return False
+never = threading.Event()
 
 
 def test_one_utterance_is_recorded_until_its_pause(listen, order, machine):
@@ -244,7 +243,9 @@ def test_the_microphone_closes_after_the_longest_time(listen, machine, monkeypat
 def test_the_microphone_closes_when_the_listener_leaves(listen, order, machine, monkeypatch):
     use_microphone(monkeypatch, machine, ".")
     with listen() as utterance:
-        assert utterance.words(lambda: True).text == ""
+        cancelled = threading.Event()
+        cancelled.set()
+        assert utterance.words(cancelled).text == ""
     until(lambda: machine[0].closed)
     until(lambda: order("stop")[0] == "idle")
 

@@ -10,6 +10,7 @@ from tests.fakes import FakeMicrophone
 from voxtui.audio.portaudio import Probe
 from voxtui.brains.voxtral.cuda_errors import Marker
 from voxtui.commands.doctor import doctor
+from voxtui.commands.doctor.doctor import Finding
 from voxtui.errors import ModelError
 from voxtui.models.cuda import Gpu
 from voxtui.settings.schema import (
@@ -287,6 +288,32 @@ def test_what_a_language_lacks_is_named_with_the_commands(abroad):
 def test_a_language_without_a_voice_is_told(abroad, language, engine, told):
     found = abroad(language, engine)
     assert [told in finding.what for finding in found] == [True] * bool(told)
+
+
+def test_another_language_by_the_embedded_brain_needs_whisper_and_a_voice(machine, capsys):
+    chat = machine.config.brain.embedded
+    machine.config = Config(brain=BrainConfig(name="embedded", language="es", embedded=chat))
+    possible, lines = machine.examine(capsys)
+    assert not possible
+    assert lines[0].startswith("missing  Whisper: ") and "is Spanish" in lines[0]
+    assert "models fetch whisper-base" in lines[1]
+    assert "note     languages: Spanish: kokoro-small is not on this machine yet." in lines
+    assert "         Run `voxtui models fetch kokoro-small` (95 MB)." in lines
+
+
+def test_what_whisper_is_for_and_what_it_costs_is_said(machine, monkeypatch, capsys):
+    (finding,) = [f for f in doctor.findings(machine.config) if f.what.startswith("other")]
+    assert finding == Finding(
+        "ok", "other languages: whisper-base (146 MB) is not here, nor needed for English"
+    )
+    monkeypatch.setattr(doctor.whisper, "is_here", lambda: True)
+    (finding,) = [f for f in doctor.findings(machine.config) if f.what.startswith("other")]
+    assert finding.verdict == "ok" and "`dictate` takes seconds" in finding.what
+    monkeypatch.setattr(doctor.whisper, "find_spec", lambda name: True)
+    monkeypatch.setattr(doctor.whisper, "released_path", lambda model: Path())
+    spanish = Config(brain=BrainConfig(name="embedded", language="es"))
+    (finding,) = [f for f in doctor.findings(spanish) if f.what.startswith("Whisper")]
+    assert finding.verdict == "ok" and "hears Spanish" in finding.what
 
 
 def test_without_a_configured_language_only_the_program_is_asked_for(abroad):

@@ -61,12 +61,13 @@ def converse(capsys, monkeypatch):
 
         monkeypatch.setattr("voxtui.commands.plain.click", SimpleNamespace(echo=echo))
         monkeypatch.setattr("voxtui.commands.plain.device_offset", lambda speaker: offset)
+        opened = "voxtui.session.clip_player.open_clip"
+        monkeypatch.setattr(opened, lambda path, most: open_clip(path))
         config = Config(ui=UiConfig(save_dir=save_dir))
         plain = Plain(
             ScriptedEngine,
             config,
             CLIPS,
-            open_clip,
             make_factories(reload=reload),
             live,
             quiet,

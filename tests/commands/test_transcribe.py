@@ -92,7 +92,8 @@ def test_speech_in_another_language_is_left_out_and_told_in_one_sentence(tmp_pat
     assert out == "English.\n"
     assert err == (
         "clip.wav (at 1 s): That did not sound like English, the only language of the embedded "
-        "recogniser. For another one: `voxtui models fetch whisper-base`, then brain.language.\n"
+        "recogniser. For another one: `voxtui models fetch whisper-base`, then brain.language or "
+        "Ctrl+P.\n"
     )
 
 

@@ -65,7 +65,7 @@ def test_the_same_clause_sounds_the_same(voice: Voice) -> None:
 
 
 def test_the_embedded_voice_refuses_a_name_it_does_not_have() -> None:
-    with pytest.raises(ModelError, match="af_heart only"):
+    with pytest.raises(ModelError, match="speaks as af_heart, bf_emma"):
         HibariVoice(VoiceConfig(name="am_adam"))
 
 

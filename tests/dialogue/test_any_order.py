@@ -66,7 +66,7 @@ from voxtui.dialogue.events import (
     UserWords,
 )
 from voxtui.dialogue.history.history import History
-from voxtui.dialogue.protocols import Past, TurnRequest
+from voxtui.dialogue.protocols import Past, StopFlag, TurnRequest
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.settings.schema import Config, HistoryConfig, VadConfig
 
@@ -98,9 +98,9 @@ class Gate:
     fails: Exception | None = None
     go_on: threading.Condition = field(default_factory=threading.Condition)
 
-    def pass_through(self, stopped: Callable[[], bool]) -> None:
+    def pass_through(self, stopped: StopFlag) -> None:
         with self.go_on:
-            while self.held and not stopped():
+            while self.held and not stopped.is_set():
                 self.go_on.wait(0.001)
 
     def hold(self, held: bool) -> None:
@@ -143,12 +143,12 @@ class HalfHeard(FakeSpeaker):
         self._reply: Timestamps | None = None
         self.heard_of: dict[int, float] = {}
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         assert self._reply in (None, timestamps), "the reply before was never finished"
         self._reply = timestamps
         super().play(chunk, timestamps, stopped)
 
-    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
+    def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
         self._gate.pass_through(stopped)
         self._reply = None
         self._heard = self._queued / 2

@@ -67,8 +67,12 @@ def test_frames_behind_the_end_are_returned_and_no_longer_belong_to_the_recordin
     end = end_after_release(recording, 10.0 + 4 * FRAME_SECONDS)
     assert end is not None
     behind = recording.cut(end)
-    assert (len(behind), len(recording.frames), recording.seconds) == (4, 4, 4 * FRAME_SECONDS)
-    assert recording.quiet_frames == 2
+    assert (len(behind), len(recording.frames), recording.extent.seconds) == (
+        4,
+        4,
+        4 * FRAME_SECONDS,
+    )
+    assert recording.extent.quiet_frames == 2
     assert end_after_release(recording, 10.0 + 4 * FRAME_SECONDS) == end
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks.voxtral.driver import driver_version
 from voxtui.errors import ModelError
 from voxtui.models import cuda
 
@@ -253,10 +254,10 @@ class Versioned(Monitor):
 def test_the_version_of_the_driver_is_read_from_the_monitor(driver):
     monitor = Versioned({})
     driver(Driver([("A", 1)]), monitor)
-    assert cuda.driver_version() == "570.86.15"
+    assert driver_version() == "570.86.15"
     assert monitor.shut_down
     driver(Driver([("A", 1)]))
-    assert cuda.driver_version() == ""
+    assert driver_version() == ""
 
 
 NO_COMPILER = RuntimeError("Failed to find C compiler. Please specify via CC environment variable")

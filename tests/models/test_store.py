@@ -2,6 +2,7 @@
 
 import json
 import os
+from threading import Event as Flag
 
 import pytest
 
@@ -11,7 +12,7 @@ from voxtui.errors import ModelError
 from voxtui.models.catalogue import ModelFile, models_directory
 from voxtui.models.download import download
 from voxtui.models.installed import model_file
-from voxtui.models.store import has_changed, is_released, place, record_path
+from voxtui.models.store import Stopped, has_changed, place, record_path
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig
 
 pytestmark = pytest.mark.usefixtures("empty_store")
@@ -83,22 +84,12 @@ def test_a_planted_file_of_the_right_size_is_not_loaded():
 
 def test_a_model_with_a_later_time_and_the_same_bytes_is_hashed_once(downloaded):
     os.utime(downloaded, ns=(1, 1))
-    beats = []
-    assert model_file("tiny", lambda: beats.append(1)) == downloaded
-    assert beats
-    beats.clear()
-    assert model_file("tiny", lambda: beats.append(1)) == downloaded
-    assert beats == []
-
-
-def test_the_beat_of_a_hash_may_abort_it(downloaded):
-    os.utime(downloaded, ns=(1, 1))
-
-    def abort():
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        is_released(downloaded, TINY.file, abort)
+    stop = Flag()
+    stop.set()
+    with pytest.raises(Stopped):
+        model_file("tiny", stop)
+    assert model_file("tiny") == downloaded
+    assert model_file("tiny", stop) == downloaded
 
 
 @pytest.mark.parametrize("record", [b"", b"{", b"[]", b'{"digest": 1}', None])
@@ -176,9 +167,9 @@ def test_a_file_without_a_sha256_is_checked_by_the_hash_of_git(tmp_path):
     content = b"hello\n"
     file = ModelFile("someone/tiny", "a.txt", 6, "git:ce013625030ba8dba906f756967f9e9ca394464a")
     (tmp_path / "a.txt.partial").write_bytes(content)
-    place(tmp_path / "a.txt", file, lambda: None)
+    list(place(tmp_path / "a.txt", file))
     assert (tmp_path / "a.txt").read_bytes() == content
     (tmp_path / "a.txt.partial").write_bytes(b"hallo\n")
     with pytest.raises(ModelError, match=r"Checksum mismatch for a\.txt"):
-        place(tmp_path / "a.txt", file, lambda: None)
+        list(place(tmp_path / "a.txt", file))
     assert not (tmp_path / "a.txt.partial").exists()

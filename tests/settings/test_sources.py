@@ -286,8 +286,8 @@ def test_a_value_is_toml_or_bare_text(option, key, value):
             "x" * 900 + " = 1",
             f"{'x' * 60}…: unknown key; the sections are: "
             "brain, brain.embedded, brain.voxtral, brain.remote, voice, voice.kokoro, audio, vad, "
-            "generation, streaming, history, input, session, targets, metrics, tools, dictate, "
-            "ui, ui.keys, serve.",
+            "generation, streaming, history, input, session, targets, metrics, tools, mcp, "
+            "dictate, ui, ui.keys, serve.",
         ),
         ("[voice]\n= 1", "is not valid TOML: Invalid statement (at line 2, column 1)."),
         ("[voice]\nspeed = fast", "is not valid TOML: Invalid value (at line 2, column 9)."),

@@ -3,6 +3,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from textual import events
@@ -13,7 +14,6 @@ from textual.notifications import Notification
 from textual.pilot import Pilot
 
 from tests.fakes import LONG_AGO, SECONDS, ScriptedEngine
-from voxtui.dialogue.engine_commands import Attach
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
 
@@ -138,7 +138,11 @@ class Screen:
 
     @property
     def lines(self) -> list[str]:
-        return [strip.text for strip in self.app.screen._compositor.render_strips()]
+        """The lines of the screen, without the empty ones at its end."""
+        lines = [strip.text for strip in self.app.screen._compositor.render_strips()]
+        while lines and not lines[-1].strip():
+            lines.pop()
+        return lines
 
     @property
     def text(self) -> str:
@@ -180,16 +184,18 @@ async def screen(
     clips=CLIPS,
     factories=None,
     attachments=(),
+    words="",
 ) -> AsyncIterator[Screen]:
-    app = VoxtuiApp(ScriptedEngine, config or Config(), clips, open_clip, factories)
-    for text in attachments:
-        app.session.post(Attach(text))
+    app = VoxtuiApp(ScriptedEngine, config or Config(), clips, factories)
+    app.attachments, app.words = attachments, words
     engine = app.session.engine
     assert isinstance(engine, ScriptedEngine)
-    async with app.run_test(size=size) as pilot:
-        shown = Screen(app, engine, pilot)
-        await shown.settle()
-        if loaded:
-            engine.load(microphone)
+    opened = patch("voxtui.session.clip_player.open_clip", lambda path, most: open_clip(path))
+    with opened:
+        async with app.run_test(size=size) as pilot:
+            shown = Screen(app, engine, pilot)
             await shown.settle()
-        yield shown
+            if loaded:
+                engine.load(microphone)
+                await shown.settle()
+            yield shown

@@ -133,7 +133,7 @@ def make_app(config: Config | None = None) -> VoxtuiApp:
     config = config or Config()
     if config.ui.theme == AUTO:  # a picture must not depend on the terminal of the tests
         config = structs.replace(config, ui=structs.replace(config.ui, theme=DARK))
-    app = PicturedApp(ScriptedEngine, config, CLIPS, lambda path: lambda listener, stopped: None)
+    app = PicturedApp(ScriptedEngine, config, CLIPS)
     app.NOTIFICATION_TIMEOUT = NEVER
     return app
 
@@ -164,7 +164,7 @@ async def asked(s: Screen, question: str = QUESTION) -> None:
     s.engine.report(UserWords(s.engine.turns, question))
     s.engine.level = 0.002
     await s.settle()
-    s.app.turns.stop_waiting_for_words()  # and no answer for half a second
+    s.app.turns._words_due = 0.0  # and no answer for half a second
 
 
 async def answering(s: Screen, question: str = QUESTION, answer: str = ANSWER) -> None:
@@ -385,7 +385,7 @@ async def again(s: Screen) -> None:
     s.engine.begin("replay", at=s.clock.now)
     s.engine.report(Captured(s.engine.turns, speech()), StateChanged(State.THINKING))
     await s.settle()
-    s.app.turns.stop_waiting_for_words()
+    s.app.turns._words_due = 0.0
 
 
 async def copied(s: Screen) -> None:

@@ -33,8 +33,8 @@ from voxtui.settings.schema import Config, VadConfig
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.help import Help
-from voxtui.ui.panel.full_view import FullView
-from voxtui.ui.panel.waterfall import Waterfall
+from voxtui.ui.panel.panel import FullView
+from voxtui.ui.panel.waterfall import STAGES
 from voxtui.ui.startup import SUGGESTIONS
 
 # The turn, as it is seen.
@@ -615,7 +615,7 @@ async def test_help_explains_every_stage_of_the_panel():
     async with screen(size=(120, 90)) as s:
         await s.pilot.press("f1")
         await s.settle()
-        for stage in Waterfall.KINDS:
+        for stage in STAGES:
             assert f" {stage}  " in s.text
 
 

@@ -2,8 +2,10 @@ import pytest
 from rich.segment import Segment
 from rich.style import Style
 
+from voxtui.dialogue.timestamps import Milestone
+from voxtui.storage.derived_latencies import stages
 from voxtui.ui.bars import bar, trend
-from voxtui.ui.panel.waterfall import PLAIN_NAMES, Waterfall
+from voxtui.ui.panel.waterfall import STAGES
 from voxtui.ui.talk.talkbar import loudness
 
 STYLE = Style(color="red", bgcolor="black")
@@ -55,6 +57,6 @@ def test_the_meter_shows_decibels(level, share):
     assert loudness(level) == pytest.approx(share)
 
 
-def test_each_stage_but_hidden_work_and_speaking_has_a_name_for_people():
-    assert Waterfall.KINDS.keys() - PLAIN_NAMES.keys() == {"hidden", "speaking"}
-    assert set(PLAIN_NAMES.values()) == Waterfall.PLAIN_KINDS.keys()
+def test_every_stage_of_a_turn_has_a_look():
+    marks = {milestone.value: n / 10 for n, milestone in enumerate(Milestone)}
+    assert {stage.name for stage in stages(marks, speculative_s=1.0)} == STAGES.keys()

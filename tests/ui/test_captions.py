@@ -1,4 +1,4 @@
-"""The words appear while they are spoken."""
+"""The words appear in the conversation while they are spoken, in full."""
 
 import pytest
 
@@ -6,7 +6,6 @@ from tests.ui.conftest import Screen, screen
 from tests.ui.states import speech
 from voxtui.dialogue.events import Caption, Captured, State, StateChanged, UserWords
 from voxtui.dialogue.timestamps import Outcome
-from voxtui.ui.talk.talkbar import caption
 
 WORDS = "What is the capital of"
 
@@ -24,45 +23,40 @@ async def said(s: Screen, text: str = WORDS, settled: int = 8) -> None:
     await s.settle()
 
 
-def prompt(s: Screen) -> str:
-    """Return the middle line of the bar at the bottom."""
-    return next(line for line in reversed(s.lines) if any(b in line for b in "○●◐♪"))
-
-
 @pytest.mark.slow
-async def test_the_words_stand_at_the_prompt_while_one_speaks_and_the_hint_above_them():
+async def test_the_words_stand_in_the_conversation_and_the_hint_at_the_prompt():
     async with screen() as s:
         await listening(s)
+        assert "You  (speaking…)" in s.text
         await said(s)
-        assert WORDS in prompt(s)
-        assert "Esc: drop" in s.lines[s.lines.index(prompt(s)) - 1]
+        assert f"You  {WORDS}" in s.text and "(speaking" not in s.text
+        assert "s  Esc: drop" in s.line("LISTENING")
         await said(s, "What is the capital of France?", len(WORDS))
-        assert "What is the capital of France?" in prompt(s)
+        assert "You  What is the capital of France?" in s.text
         assert s.text.count("capital") == 1
 
 
 @pytest.mark.slow
-async def test_on_release_the_words_move_up_and_the_final_ones_replace_them():
+async def test_no_word_of_a_long_utterance_is_cut():
+    words = [f"word{n}" for n in range(60)]
+    async with screen() as s:
+        await listening(s)
+        await said(s, " ".join(words), 40)
+        assert [word for word in words if word not in s.text] == []
+
+
+@pytest.mark.slow
+async def test_on_release_the_words_stay_and_the_final_ones_replace_them():
     async with screen() as s:
         await listening(s)
         await said(s)
         s.engine.report(Captured(s.engine.turns, speech()), StateChanged(State.THINKING))
         await s.settle()
-        assert WORDS not in prompt(s)
         assert s.text.count(WORDS) == 1
         s.engine.report(UserWords(s.engine.turns, "What is the cattle of Spain?"))
         await s.settle()
         assert "What is the cattle of Spain?" in s.text
         assert WORDS not in s.text
-
-
-@pytest.mark.slow
-async def test_an_empty_text_field_gives_way_to_the_words():
-    async with screen() as s:
-        await s.send("/clip 1")
-        await listening(s)
-        await said(s)
-        assert WORDS in prompt(s)
 
 
 async def test_words_that_come_after_the_release_change_nothing():
@@ -83,30 +77,18 @@ async def test_a_tap_or_escape_ends_the_words_and_leaves_nothing():
         await s.settle()
         await said(s)
         assert WORDS not in s.text
-        assert "speak, or type" in prompt(s)
+        assert "speak, or type" in s.line("READY")
         assert s.app.session.record.finished == []
 
 
 @pytest.mark.parametrize(
-    ("settled", "cells", "shown", "may_change"),
-    [
-        (7, 10, "one two", ""),
-        (4, 10, "one two", "two"),
-        (5, 10, "one two", "two"),  # a part of a word is not settled
-        (7, 6, "…e two", ""),
-        (4, 4, "…two", "two"),
-        (7, 0, "", ""),
-    ],
+    ("settled", "may_change"),
+    [(7, ""), (4, "two"), (5, "two"), (0, "one two")],  # a part of a word is not settled
 )
-def test_the_end_of_a_long_text_stays_in_view_and_a_word_that_may_change_looks_so(
-    settled: int, cells: int, shown: str, may_change: str
-) -> None:
-    content = caption("one two", settled, cells)
-    parts = [
-        content.plain[span.start : span.end] for span in content.spans if "italic" in span.style
-    ]
-    assert (content.plain[:cells], "".join(parts)) == (shown, may_change)
-
-
-def test_wide_characters_fit_too() -> None:
-    assert caption("日本語", 3, 5).plain == "…本語"
+async def test_a_word_that_may_change_looks_so(settled: int, may_change: str) -> None:
+    async with screen() as s:
+        await listening(s)
+        await said(s, "one two", settled)
+        content = s.app.transcript.entries[-1].content
+        slanted = [content.plain[p.start : p.end] for p in content.spans if "italic" in p.style]
+        assert "".join(slanted) == may_change

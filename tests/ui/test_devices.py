@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.deadline import SECONDS
 from tests.fakes import BeepVoice, FakeSoundSystem, Flag, LoudIsSpeech, ScriptedBrain
 from tests.ui.test_with_engine import LiveScreen
-from tests.virtual_audio import MICROPHONE, SPEAKER, VirtualAudio
+from tests.virtual_audio import MICROPHONE, RATE, SPEAKER, VirtualAudio
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.portaudio import list_devices
 from voxtui.audio.speaker import SounddeviceSpeaker
@@ -19,7 +20,6 @@ from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.engine_commands import ReplaceComponents
-from voxtui.session.local_session import Factories
 from voxtui.settings.schema import AudioConfig, Config
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.menu.menu import LOOK_AGAIN
@@ -89,7 +89,7 @@ async def person(audio: VirtualAudio, brain: ScriptedBrain) -> AsyncIterator[Per
             ),
         )
 
-    factories = Factories(
+    factories = SimpleNamespace(
         microphone=lambda config: SounddeviceMicrophone(config.audio.input),
         speaker=lambda config: SounddeviceSpeaker(config.audio.output),
         brain=lambda config, say: ScriptedBrain(),
@@ -113,7 +113,7 @@ async def test_a_microphone_plugged_in_while_it_runs_is_found_chosen_and_heard(a
     async with person(audio, brain) as s:
         audio.plug_in("headset")
         await s.choose(LOOK_AGAIN)
-        await s.until("○ READY")
+        await s.until("New: Microphone: headset", "○ READY")
         await s.choose("Microphone headset")
         async with asyncio.timeout(SECONDS):
             while s.app.session.microphone != "headset":
@@ -122,6 +122,25 @@ async def test_a_microphone_plugged_in_while_it_runs_is_found_chosen_and_heard(a
         await s.says(1.0)
         await s.until("Heard you.", "○ READY")
         assert brain.said[0].seconds > 0.8
+
+
+async def test_a_selected_answer_is_read_aloud_and_its_turn_deleted_and_brought_back(audio):
+    answer = "This sentence is heard once more."
+    async with person(audio, ScriptedBrain([answer])) as s:
+        await s.pilot.press(*"hello", "enter")
+        await s.until(answer, "○ READY")
+        await s.pilot.press("escape", "up")
+        await s.until("Speak")
+        with audio.record() as heard:
+            await s.pilot.press("ctrl+g")
+            await s.until("♪ SPEAKING")
+            await s.until("○ READY")
+            sounds = np.flatnonzero(np.abs(heard.stop()) > 0.1)
+        assert (sounds[-1] - sounds[0]) / RATE == pytest.approx(0.01 * len(answer), abs=0.05)
+        await s.pilot.press("delete")
+        await s.gone(answer)
+        await s.pilot.press(*"/undo", "enter")
+        await s.until("hello", answer)
 
 
 async def test_the_microphone_that_is_in_use_can_be_chosen_once_more(audio):
@@ -171,7 +190,9 @@ async def test_the_level_of_the_microphone_is_shown_while_models_load(audio):
         async with app.run_test(size=(80, 24)) as pilot:
             s = Person(app, pilot, audio)
             await s.until("◌ LOADING", MICROPHONE, "a large model 40%")
-            await s.until("━━━")
+            async with asyncio.timeout(SECONDS):
+                while "━━━" not in s.line("◌ LOADING"):
+                    await s.pilot.pause(0.02)
             loaded.set()
             await s.until("○ READY")
     finally:

@@ -78,7 +78,7 @@ async def through_the_screen(monkeypatch) -> tuple[list[str], list[str]]:
 
 def through_the_plain_mode(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str]]:
     plain = Plain(
-        ScriptedEngine, Config(), CLIPS, lambda path: lambda listener, stopped: None,
+        ScriptedEngine, Config(), CLIPS,
         make_factories(), typed_live=True,
     )  # fmt: skip
     engine = plain.session.engine

@@ -328,6 +328,16 @@ async def test_with_hands_free_space_ends_an_utterance_that_began_by_itself():
         assert s.commands == ["release"]
 
 
+@pytest.mark.parametrize(("releases", "ends"), [(True, "let go"), (False, "Space")])
+async def test_with_hands_free_the_prompt_says_how_space_ends_what_it_began(releases, ends):
+    async with screen(config=HANDS_FREE) as s:
+        s.app.post_message(KeyboardAnswer(releases=releases))
+        await s.press("space")
+        s.engine.report(StateChanged(State.LISTENING))
+        await s.settle()
+        assert f"{ends}: send · Esc: drop" in s.text
+
+
 async def test_with_hands_free_space_talks_over_a_clip():
     async with screen(config=HANDS_FREE) as s:
         s.engine.begin("a question")
@@ -392,7 +402,7 @@ async def test_a_configured_key_talks_also_while_typing():
 @pytest.mark.slow
 async def test_the_footer_talks_when_it_is_clicked():
     async with screen(size=(120, 40)) as s:
-        await s.pilot.click(offset=(s.lines[-1].index("Talk"), 39))
+        await s.pilot.click(offset=(s.lines[-1].index("Talk"), len(s.lines) - 1))
         await s.settle()
         assert s.commands == ["talk"]
 
@@ -401,9 +411,9 @@ async def test_the_footer_talks_when_it_is_clicked():
 async def test_the_footer_tells_more_about_the_key_under_the_mouse():
     async with screen(size=(120, 40)) as s:
         column = s.lines[-1].index("^q")
-        await s.pilot.hover(offset=(column, 39))
+        await s.pilot.hover(offset=(column, len(s.lines) - 1))
         assert s.app.query_one(Footer).tooltip == "quit"
-        await s.pilot.hover(offset=(104, 39))
+        await s.pilot.hover(offset=(104, len(s.lines) - 1))
         assert s.app.query_one(Footer).tooltip is None
 
 

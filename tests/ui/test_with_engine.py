@@ -18,7 +18,6 @@ from tests.fakes import (
 from tests.ui.conftest import CLIPS, Screen
 from voxtui.dialogue.engine_commands import SendText
 from voxtui.dialogue.events import State
-from voxtui.session.clip_player import OpenClip
 from voxtui.session.local_session import Factories
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
@@ -38,14 +37,13 @@ async def live(
     microphone: FakeMicrophone | None,
     speaker: FakeSpeaker,
     factories: Factories | None = None,
-    open_clip: OpenClip | None = None,
 ):
     def make_engine(emit):
         return engine_on_fakes(
             emit, microphone=microphone, speaker=speaker, brain=brain, voice=BeepVoice()
         )
 
-    app = VoxtuiApp(make_engine, Config(), CLIPS, open_clip, factories)
+    app = VoxtuiApp(make_engine, Config(), CLIPS, factories)
     try:
         async with app.run_test(size=(120, 40)) as pilot:
             shown = LiveScreen(app, app.session.engine, pilot)

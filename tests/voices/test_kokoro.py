@@ -24,7 +24,7 @@ from tests.voices.random_kokoro import make
 from voxtui.errors import ModelError, UnspokenLanguage
 from voxtui.models.installed import KokoroFiles, kokoro_files
 from voxtui.settings.schema import KokoroConfig, VoiceConfig
-from voxtui.voices import kokoro
+from voxtui.voices import kokoro, kokoro_torch
 from voxtui.voices.hibari import pause_after, trim
 from voxtui.voices.kokoro import LONGEST, KokoroVoice
 
@@ -87,7 +87,7 @@ def test_nothing_is_downloaded(files, monkeypatch):
 def test_it_sounds_as_the_official_code_does(voice, files):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        official = kokoro.model_code().KModel(
+        official = kokoro_torch.model_code().KModel(
             repo_id="random", config=str(files.config), model=str(files.model)
         )
     official.eval()
@@ -113,7 +113,7 @@ def test_speaking_leaves_the_default_random_generator_alone(voice):
 
 def test_the_first_piece_of_a_long_clause_does_not_wait_for_the_rest(voice, monkeypatch):
     pieces = []
-    model = kokoro.model_code().KModel
+    model = kokoro_torch.model_code().KModel
     forward = model.forward_with_tokens
 
     def noting(self, ids, *args):

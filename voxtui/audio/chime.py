@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from voxtui.audio.played import PlayedSegment
-    from voxtui.dialogue.data import Samples, SpeechChunk
+from voxtui.audio.played import PlayedSegment
+from voxtui.dialogue.data import Samples, SpeechChunk
 
 NOTES = ((0.0, 1318.5), (0.16, 1760.0), (0.32, 2217.5), (0.64, 1760.0), (0.80, 2217.5))
 """Onset in seconds, and hertz: tones that small loudspeakers play well."""
@@ -59,7 +56,6 @@ class Chime:
         return not self.over and now >= self.at - AHEAD_SECONDS
 
     def mix(self, samples: Samples, segment: PlayedSegment) -> Samples:
-        """Return `samples`, which are written next, with what belongs to them of the chime."""
         start = 0
         if not self._position:
             if segment.began_at is None:
@@ -76,7 +72,6 @@ class Chime:
         return mixed
 
     def end(self) -> None:
-        """Fade the rest out, as far as it is not written."""
         import numpy as np
 
         if not self._position:
@@ -89,7 +84,7 @@ class Chime:
         self._gain[self._position :] = 1.0 - (1.0 - VOICE_GAIN) * down
 
 
-def cue(rate: int) -> SpeechChunk:
+def cue(rate: int = 48_000) -> SpeechChunk:
     """Return the two notes that say that the microphone opens."""
     from voxtui.dialogue.data import SpeechChunk
 

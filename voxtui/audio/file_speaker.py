@@ -5,21 +5,19 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from voxtui.audio.resampling import resample
 from voxtui.dialogue.data import SpeechChunk, audible
-from voxtui.dialogue.protocols import Speaker
+from voxtui.dialogue.protocols import Speaker, StopFlag
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import InputError
 
 FILE_RATE = 24_000
 """Hz. That of the voices."""
-
-Stopped = Callable[[], bool]
 
 
 class SilentSpeaker:
@@ -32,10 +30,10 @@ class SilentSpeaker:
 
     def open(self) -> None: ...
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Stopped) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         self._seconds += chunk.seconds
 
-    def finish(self, timestamps: Timestamps, stopped: Stopped) -> float:
+    def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
         seconds, self._seconds = self._seconds, 0.0
         return seconds
 
@@ -49,7 +47,7 @@ class NullSpeaker(SilentSpeaker):
 
     name = "no device"
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Stopped) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         super().play(chunk, timestamps, stopped)
         heard = audible(chunk.samples)
         if len(heard):
@@ -101,7 +99,7 @@ class FileSpeaker:
             self._partial.unlink()
             raise InputError(f"{self._path}: cannot be written; is the disk full?") from error
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Stopped) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         import numpy as np
 
         samples = resample(chunk.samples, chunk.rate, FILE_RATE)
@@ -111,7 +109,7 @@ class FileSpeaker:
             raise InputError(f"{self._path}: cannot be written; is the disk full?") from error
         self.speaker.play(chunk, timestamps, stopped)
 
-    def finish(self, timestamps: Timestamps, stopped: Stopped) -> float:
+    def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
         return self.speaker.finish(timestamps, stopped)
 
     def chime(self, at: float | None) -> None:

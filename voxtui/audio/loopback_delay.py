@@ -5,18 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from voxtui.audio.resampling import resample
-from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE, Frame, SpeechChunk, audible
+from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE, Frame, Samples, SpeechChunk, audible
 from voxtui.dialogue.protocols import Microphone, Speaker
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import DeviceError
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
 
 CHIRPS = 5
 RATE = 24_000
@@ -75,8 +71,8 @@ def _one(speaker: Speaker, recorder: Recorder) -> tuple[float, float, Samples] |
     """Return the round trip, the offset and the recorded chirp; None if it was not found."""
     timestamps, sound = Timestamps(), chirp()
     handed_over = time.monotonic()
-    speaker.play(SpeechChunk(sound, RATE, "chirp"), timestamps, recorder.lost.is_set)
-    speaker.finish(timestamps, recorder.lost.is_set)
+    speaker.play(SpeechChunk(sound, RATE, "chirp"), timestamps, recorder.lost)
+    speaker.finish(timestamps, recorder.lost)
     first_sound = timestamps.at(Milestone.FIRST_SOUND)
     if first_sound is None:
         raise DeviceError("The speaker played nothing.")

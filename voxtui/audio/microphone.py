@@ -89,10 +89,11 @@ class SounddeviceMicrophone:
             self._attended.clear()
 
     def open(self, sink: Callable[[Frame], None], lost: Callable[[str], None]) -> None:
+        self._sink, self._report_loss = sink, lost
         with streams.lock:
-            self._open(sink, lost)
+            self._open()
 
-    def _open(self, sink: Callable[[Frame], None], lost: Callable[[str], None]) -> None:
+    def _open(self) -> None:
         sounddevice: Any = portaudio()
         device = find(list_devices(), self._wanted, "input")
         self._name, self._closing = shown_name(device, "input"), False
@@ -134,7 +135,7 @@ class SounddeviceMicrophone:
         streams.opened()
         self._converter = threading.Thread(
             target=self._convert,
-            args=(blocks, rate, channels, sink, lost),
+            args=(blocks, rate, channels),
             name="voxtui-microphone",
             daemon=True,
         )
@@ -151,14 +152,7 @@ class SounddeviceMicrophone:
         if self._converter is not None:
             self._converter.join()
 
-    def _convert(
-        self,
-        blocks: Blocks,
-        rate: float,
-        channels: int,
-        sink: Callable[[Frame], None],
-        lost: Callable[[str], None],
-    ) -> None:
+    def _convert(self, blocks: Blocks, rate: float, channels: int) -> None:
         import numpy as np
 
         framer = Framer(rate, self._canceller() if self._canceller else None)
@@ -192,13 +186,15 @@ class SounddeviceMicrophone:
                 while unattended:
                     at, samples, overflow = unattended.popleft()
                     for frame in framer.frames(samples, at, overflow):
-                        sink(frame)
+                        self._sink(frame)
             while unattended and unattended[-1][0] - unattended[0][0] > KEPT_SECONDS:
                 at, samples, _ = unattended.popleft()
                 framer.skip(len(samples), at)
         self.level = 0.0
         if not self._closing:
-            lost(f"The microphone {self._name!r} stopped delivering sound; was it unplugged?")
+            self._report_loss(
+                f"The microphone {self._name!r} stopped delivering sound; was it unplugged?"
+            )
 
 
 class Framer:

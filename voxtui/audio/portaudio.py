@@ -139,7 +139,6 @@ class Streams:
             self._open -= 1
 
     def rescan_devices(self, sounddevice: Any) -> None:
-        """Initialise PortAudio again, which finds new devices, unless a stream is open."""
         if self._looked and not self._open:
             # sounddevice has no public function for this.
             if sounddevice._initialized:  # 0 if the last initialisation failed

@@ -5,12 +5,9 @@ libsoxr is as fast and as clean, but works in blocks and delays a stream by up t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from voxtui.dialogue.data import SAMPLE_RATE
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
+from voxtui.dialogue.data import SAMPLE_RATE, Samples
 
 QUALITY = "sinc_fastest"
 """-100 dB of aliasing. Each better quality has a longer delay."""
@@ -38,13 +35,14 @@ class Resampler:
     """
 
     def __init__(self, rate_in: float, rate_out: float) -> None:
+        import samplerate
+
         self._ratio = rate_out / rate_in
         self._delay = round(DELAY_SECONDS * rate_in)
-        library: Any = _library()
+        library: Any = samplerate
         self._stream: Any = library.Resampler(QUALITY, channels=1) if self._ratio != 1.0 else None
 
     def process(self, samples: Samples, last: bool = False) -> Samples:
-        """Return the output that `samples` complete; `last`: no more samples follow."""
         import numpy as np
 
         if self._stream is None:
@@ -112,9 +110,3 @@ def downsampler(rate: float) -> Resampler | Decimator:
 
 def resample(samples: Samples, rate_in: float, rate_out: float) -> Samples:
     return Resampler(rate_in, rate_out).process(samples, last=True)
-
-
-def _library() -> Any:
-    import samplerate
-
-    return samplerate

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from voxtui.audio.chime import AHEAD_SECONDS, Chime
 from voxtui.audio.played import PERIOD_SECONDS, PLAYED, PlayedSegment
@@ -22,12 +21,10 @@ from voxtui.audio.portaudio import (
     streams,
 )
 from voxtui.audio.resampling import Resampler
-from voxtui.dialogue.data import SpeechChunk, audible
+from voxtui.dialogue.data import Samples, SpeechChunk, audible
+from voxtui.dialogue.protocols import StopFlag
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import DeviceError
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
 
 WATCH_SECONDS = 0.001
 """Polling interval while waiting for playback to begin. It bounds the error of `first_sound`."""
@@ -42,11 +39,12 @@ QUEUED_SECONDS = 3.0
 """Speech queued beyond what the device holds. `play` returns once the rest fits, so the next clause
 is made while this much still plays: as long as the timeout of a voice."""
 
+SILENT_SECONDS = 0.5
+"""A device that takes nothing for this long is reported as silent."""
+
 STALL_SECONDS = 3.0
 """A device that takes nothing for this long is lost. A sound server on a busy machine may be late
 by less."""
-
-Stopped = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ class Playback:
     """The speech of one turn on its way to the device."""
 
     timestamps: Timestamps
-    stopped: Stopped
+    stopped: StopFlag
     written: int = 0
     """samples handed to the device"""
     heard: int | None = None
@@ -79,7 +77,6 @@ class Playback:
     last_sound: StreamTime | None = None
     silenced_at: float | None = None
     finishing: bool = False
-    """true once no more chunks will come"""
 
 
 class SounddeviceSpeaker:
@@ -102,9 +99,7 @@ class SounddeviceSpeaker:
         """samples of silence still to be written after the last words"""
         self._segment = PlayedSegment(1.0)
         self._chime: Chime | None = None
-        """the chime that is due or sounds"""
         self._lost: BaseException | None = None
-        """the error that ended the writer's thread"""
         self._closing = False
         self._writer: threading.Thread | None = None
 
@@ -147,7 +142,7 @@ class SounddeviceSpeaker:
         self._writer = threading.Thread(target=self._write, name="voxtui-speaker", daemon=True)
         self._writer.start()
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Stopped) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         if not isinstance(self._lost, DeviceError | None):
             raise self._lost
         if (self._lost is not None or self._writer is None) and self._playback is None:
@@ -177,7 +172,7 @@ class SounddeviceSpeaker:
             self._changed.wait_for(lambda: self._queued <= room or self._over())
             self._raise_if_lost()
 
-    def finish(self, timestamps: Timestamps, stopped: Stopped) -> float:
+    def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
         with self._changed:
             playback = self._playback
             if playback is None:
@@ -272,6 +267,7 @@ class SounddeviceSpeaker:
             filled_before, filled = filled, capacity - stream.write_available
             if filled < filled_before:
                 stood_still = 0.0
+                self._report_stall(False)
                 self._segment.took(filled_before - filled, now)
             with self._changed:
                 if self._closing:
@@ -291,6 +287,8 @@ class SounddeviceSpeaker:
                         self._lose(self._unplugged())
                         return
                     stood_still += (interval := self._interval())
+                    if stood_still > SILENT_SECONDS:
+                        self._report_stall(True)
                     self._changed.wait(interval)
                     continue
                 playback, samples = self._playback, self._next_slice(room)
@@ -309,6 +307,10 @@ class SounddeviceSpeaker:
             self._segment.written += len(samples)
             filled += len(samples)
         stream.stop()
+
+    def _report_stall(self, stalls: bool) -> None:
+        if (playback := self._playback) is not None:
+            playback.timestamps.stalls = stalls
 
     def _due_chime(self, now: float) -> Chime | None:
         if self._chime is not None and self._chime.over:
@@ -363,7 +365,7 @@ class SounddeviceSpeaker:
 
     def _silence_if_stopped(self, now: float) -> bool:
         playback = self._playback
-        if playback is None or playback.silenced_at is not None or not playback.stopped():
+        if playback is None or playback.silenced_at is not None or not playback.stopped.is_set():
             return False
         self._queue.clear()
         self._queued = 0

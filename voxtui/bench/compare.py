@@ -113,7 +113,6 @@ def _by_clip(turns: Sequence[Turn], headline: Headline) -> Mapping[str | None, l
 def compare(
     old: OldReport, path: Path, turns: Sequence[Turn], about: Mapping[str, Any]
 ) -> list[str]:
-    """Return a line per headline, and one per change of brain, speaker or machine."""
     lines = [f"Compared with {path} of {old.machine.get('date', 'an unknown day')}, turn by turn:"]
     for name, before, after in (
         ("brain", old.brain, about["brain"]),

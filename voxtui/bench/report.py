@@ -10,18 +10,8 @@ from typing import Any
 import msgspec
 
 from voxtui import __version__
+from voxtui.bench import tables
 from voxtui.bench.measure import Measured
-from voxtui.bench.tables import (
-    MEASURED,
-    headline_lines,
-    headlines_json,
-    judge,
-    number,
-    outcomes_line,
-    row,
-    spread_json,
-    table_head,
-)
 from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.settings.schema import Targets
 from voxtui.storage.derived_latencies import (
@@ -42,7 +32,6 @@ UNSTEADY_MS = 10.0
 
 
 def stage_times(turns: Sequence[Turn]) -> dict[str, list[float]]:
-    """Return stage -> its milliseconds in each turn that has it, in the order of a turn."""
     times: dict[str, list[float]] = {}
     for turn in turns:
         for stage in stages(turn.timestamps, turn.speculative_s):
@@ -88,17 +77,17 @@ def report(measured: Measured, machine: Mapping[str, Any], targets: Targets) -> 
         f"{measured.brain}; voice {measured.voice}; speaker: {measured.speaker}",
         f"{machine['cpu']}, Python {machine['python']}, {machine['date']}",
         f"{_count(measured.clips, 'clip')}, {_count(measured.runs, 'run')}: "
-        + outcomes_line(turn.outcome for turn in turns),
+        + tables.outcomes_line(turn.outcome for turn in turns),
         "",
-        *headline_lines(turns, targets),
+        *tables.headline_lines(turns, targets),
         "",
-        table_head("ms per stage"),
-        *(row(f"  {name}", found) for name, found in stage_spreads(turns).items()),
+        tables.table_head("ms per stage"),
+        *(tables.row(f"  {name}", found) for name, found in stage_spreads(turns).items()),
         "",
     ]
-    for headline in MEASURED:
+    for headline in tables.MEASURED:
         if steady := steadiness(measured.runs, headline):
-            medians = " ".join(number(median) for median in steady.medians)
+            medians = " ".join(tables.number(median) for median in steady.medians)
             lines.append(f"p50 of each run, {headline.name}: {medians} (± {steady.share:.0%})")
     if measured.warm_up:
         lines.append(_warm_up(measured.warm_up))
@@ -113,7 +102,7 @@ def _count(things: Sequence[object], name: str) -> str:
 def _warm_up(turns: Sequence[Turn]) -> str:
     parts: list[str] = []
     for headline in (TTFT, FIRST_SOUND):
-        values = [number(headline.of(turn)) for turn in turns]
+        values = [tables.number(headline.of(turn)) for turn in turns]
         parts.append(f"{headline.name} {' '.join(values)}")
     return f"Warm-up, not counted above: {', '.join(parts)}"
 
@@ -129,20 +118,20 @@ def as_json(measured: Measured, machine: Mapping[str, Any], targets: Targets) ->
         "speaker": measured.speaker,
         "targets": msgspec.to_builtins(targets),
         "clips": [{"name": c.name, "seconds": round(c.seconds, 3)} for c in measured.clips],
-        "headlines": headlines_json(turns, targets),
-        "stages": {name: spread_json(found) for name, found in stage_spreads(turns).items()},
+        "headlines": tables.headlines_json(turns, targets),
+        "stages": {name: tables.spread_json(found) for name, found in stage_spreads(turns).items()},
         "steadiness": {
             headline.key: {
                 "p50_of_runs": [round(median, 1) for median in steady.medians],
                 "share": round(steady.share, 3),
             }
-            for headline in MEASURED
+            for headline in tables.MEASURED
             if (steady := steadiness(measured.runs, headline))
         },
         "warm_up": [turn.as_json() for turn in measured.warm_up],
         "turns": [
-            {"run": number, **turn.as_json()}
-            for number, run in enumerate(measured.runs, 1)
+            {"run": count, **turn.as_json()}
+            for count, run in enumerate(measured.runs, 1)
             for turn in run
         ],
     }
@@ -161,11 +150,10 @@ class Judgement:
 
 
 def check(measured: Measured, targets: Targets) -> list[Judgement]:
-    """Judge each target for each clip, the agreement of the runs, and the answered turns."""
     judged: list[Judgement] = []
     for clip in measured.clips:
         turns = [turn for turn in measured.turns if turn.clip == clip.name]
-        for headline in MEASURED:
+        for headline in tables.MEASURED:
             target = headline.target(targets)
             if target is not None:
                 name = f"{headline.name}, {clip.name}, {clip.seconds:.1f} s"
@@ -180,7 +168,7 @@ def check(measured: Measured, targets: Targets) -> list[Judgement]:
 
 
 def budgets(measured: Measured, limits: Mapping[str, float]) -> list[Judgement]:
-    by_key = {headline.key: headline for headline in MEASURED}
+    by_key = {headline.key: headline for headline in tables.MEASURED}
     return [
         _judge(f"budget {key}", spread(map(by_key[key].of, measured.turns)), limit)
         for key, limit in limits.items()
@@ -188,6 +176,6 @@ def budgets(measured: Measured, limits: Mapping[str, float]) -> list[Judgement]:
 
 
 def _judge(name: str, times: Spread | None, limit: float) -> Judgement:
-    passed = judge(times, limit) is Verdict.WITHIN
-    value = f"p95 {number(times.p95)} ms" if times else "no turn reached it"
+    passed = tables.judge(times, limit) is Verdict.WITHIN
+    value = f"p95 {tables.number(times.p95)} ms" if times else "no turn reached it"
     return Judgement(name, passed, f"{value}, at most {limit:g} ms")

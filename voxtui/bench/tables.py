@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
+from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.settings.schema import Targets
 from voxtui.storage.derived_latencies import (
     FIRST_SOUND,
@@ -21,17 +21,12 @@ from voxtui.storage.derived_latencies import (
 )
 from voxtui.storage.derived_latencies import verdict as compare
 
-PROCESSING = Headline(
-    "Processing",
-    "ms",
-    lambda turn: turn.ms(Milestone.FIRST_TOKEN, since=Milestone.CAPTURED),
-    lambda targets: targets.processing_ms,
-)
+PROCESSING = Headline("Processing", "ms", "processing_ms")
 """From the complete utterance to the first token: TTFT without the listening after the release."""
 
 MEASURED = (TTFT, PROCESSING, FIRST_SOUND, TOTAL, SPEED)
 
-NETWORK = Headline("Network", "ms", lambda turn: turn.network_ms, lambda targets: None)
+NETWORK = Headline("Network", "ms", "network_ms")
 """The network's share of TTFT, a lower bound; remote brain only."""
 
 HEAD = "p50", "p95", "p99", "min", "max"
@@ -43,14 +38,13 @@ def measured_of(turns: Sequence[Turn]) -> Sequence[Headline]:
 
 
 def headline_lines(turns: Sequence[Turn], targets: Targets) -> list[str]:
-    """Return a table with a line per headline, then a second one from the end of speech."""
     headlines = measured_of(turns)
     lines = [table_head("ms from the release")]
-    lines += [_line(turns, headline, headline.of, targets) for headline in headlines]
+    lines += [_line(headline, map(headline.of, turns), targets) for headline in headlines]
     timed = [headline for headline in headlines if headline.mark]
     if any(headline.from_speech_end(turn) is not None for headline in timed for turn in turns):
         lines += ["", table_head("ms from the end of speech")]
-        lines += [_line(turns, headline, headline.from_speech_end, None) for headline in timed]
+        lines += [_line(headline, map(headline.from_speech_end, turns), None) for headline in timed]
     return lines
 
 
@@ -77,13 +71,8 @@ def table_head(title: str) -> str:
     return f"{title:<26} {'goal':<9} {' '.join(f'{name:>6}' for name in HEAD)} {'turns':>6}"
 
 
-def _line(
-    turns: Sequence[Turn],
-    headline: Headline,
-    of: Callable[[Turn], float | None],
-    targets: Targets | None,
-) -> str:
-    times = spread(map(of, turns))
+def _line(headline: Headline, values: Iterable[float | None], targets: Targets | None) -> str:
+    times = spread(values)
     target = headline.target(targets) if targets else None
     verdict = judge(times, target)
     goal = "" if target is None else f"{verdict.sign if verdict else ' '} ≤ {target:g}"

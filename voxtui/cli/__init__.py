@@ -26,7 +26,7 @@ from voxtui.cli.options import (
     leave,
     quiet_option,
 )
-from voxtui.cli.setup_commands import devices, doctor, history, models, show_config
+from voxtui.cli.setup_commands import devices, doctor, history, models, show_config, tools
 from voxtui.cli.speech_commands import ask, dictate, mcp, say, serve, transcribe
 from voxtui.errors import ConfigError, InputError, RestartNeeded, VoxtuiError, one_line
 
@@ -45,7 +45,24 @@ THREAD_REFUSED = (
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
-@click.group(cls=OrderedGroup, invoke_without_command=True, context_settings=CONTEXT)
+class WithWords(OrderedGroup):
+    """Takes a first argument with a space as words to begin the conversation with."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not is_words(args[0]):
+            return super().resolve_command(ctx, args)
+        if len(args) > 1:
+            raise click.UsageError("One question in quotes, please, with the options before it.")
+        return args[0], click.Command(args[0]), []
+
+
+def is_words(argument: str) -> bool:
+    return " " in argument.strip()
+
+
+@click.group(cls=WithWords, invoke_without_command=True, context_settings=CONTEXT)
 @click.version_option(
     __version__, "-V", "--version", prog_name="voxtui", message="%(prog)s %(version)s"
 )
@@ -61,11 +78,16 @@ def cli(
 ) -> None:
     """Talk to your computer from the terminal, and hear it answer.
 
-    Without a command the screen opens; F1 lists its keys. Text from a pipe is what you talk about:
-    git diff | voxtui. Nothing leaves this machine, unless
-    brain.name is "remote": then your voice and words go to the server that brain.remote.url names.
+    Without a command the screen opens; F1 lists its keys. Text from a pipe is what you talk about,
+    and words in quotes are your first question: git diff | voxtui "what changed?". Nothing leaves
+    this machine, unless brain.name is "remote": then your voice and words go to the server that
+    brain.remote.url names.
     """
-    command = click.get_current_context().invoked_subcommand
+    command, words = click.get_current_context().invoked_subcommand, ""
+    if command is not None and is_words(command):
+        command, words = None, command
+    if words and plain:
+        raise click.UsageError('Without the screen: voxtui ask "a question in quotes"')
     if command is not None and plain:
         raise click.UsageError(f"--plain is for talking, not for {command}.")
     if command is not None and files:
@@ -84,13 +106,15 @@ def cli(
         answered = talk_in_lines(options.load().config, quiet, attachments, continues)
         leave(0 if answered else FAILED_TURN)
     elif command is None:
-        leave(open_screen(options.load().config, files, continues))
+        leave(open_screen(options.load().config, files, continues, words))
 
 
-def open_screen(config: Config, files: tuple[Path, ...], continues: bool = False) -> int:
+def open_screen(
+    config: Config, files: tuple[Path, ...], continues: bool = False, words: str = ""
+) -> int:
     """Open the screen to talk, about the texts of `files` and stdin. Return its exit code.
 
-    Raises InputError.
+    `words` are the first ones of the user; empty: none. Raises InputError.
     """
     if not all(stream.isatty() for stream in (sys.stdout, sys.stderr)):
         raise InputError(
@@ -114,7 +138,7 @@ def open_screen(config: Config, files: tuple[Path, ...], continues: bool = False
     gc_tuning.pause()  # until the first frame: imports make no garbage
     from voxtui.ui.ui_command import run
 
-    return run(config, attachments, continues)
+    return run(config, attachments, continues, words)
 
 
 @click.command()
@@ -129,7 +153,7 @@ def completion(shell: str) -> None:
 
 
 for command in (ask, transcribe, dictate, say, mcp, serve, history, bench, stats, devices, doctor,
-                show_config, models, completion):  # fmt: skip
+                show_config, models, tools, completion):  # fmt: skip
     cli.add_command(command)
 
 

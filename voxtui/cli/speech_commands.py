@@ -15,6 +15,7 @@ from voxtui.cli.options import (
     global_options,
     leave,
     quiet_option,
+    with_options,
 )
 
 if TYPE_CHECKING:
@@ -78,12 +79,8 @@ def transcribe(
 
     The exit code is 3 if nothing was heard in one of them.
     """
-    config = options.load().config
+    config = with_options(options.load().config, brain__language=language)
     from voxtui.commands.transcribe import run
-    from voxtui.settings.sources import with_value
-
-    if language is not None:
-        config = with_value(config, "brain.language", language, "--language")
 
     raise SystemExit(0 if run(config, files, form, quiet) else NOTHING_HEARD)
 
@@ -117,15 +114,11 @@ def dictate(
     config = options.load().config
     from voxtui.commands.dictation.dictate import DictateOptions, run, run_order
     from voxtui.commands.dictation.dictation_daemon import serve
-    from voxtui.settings.sources import with_value
 
     if resident:
         serve(config)
         return
-    chosen = {"dictate.hook": hook, "dictate.replacements": replacements}
-    for key, value in chosen.items():
-        if value is not None:
-            config = with_value(config, key, value, f"--{key.rpartition('.')[2]}")
+    config = with_options(config, dictate__hook=hook, dictate__replacements=replacements)
     wanted = DictateOptions(target, pane, quiet)
     heard = run_order(order, config, wanted, options.arguments) if order else run(config, wanted)
     raise SystemExit(0 if heard else NOTHING_HEARD)
@@ -184,16 +177,10 @@ def serve(
 
     It listens on this machine only, unless --host names another address.
     """
-    config = options.load().config
+    config = with_options(
+        options.load().config, brain, serve__host=host, serve__port=port, serve__sessions=sessions,
+        serve__uds=uds, serve__tls_cert=tls_cert, serve__tls_key=tls_key,
+    )  # fmt: skip
     from voxtui.serve.serve_command import run
-    from voxtui.settings.sources import with_value
 
-    for key, value, source in (
-        ("brain.name", brain, "--brain"), ("serve.host", host, "--host"),
-        ("serve.port", port, "--port"), ("serve.sessions", sessions, "--sessions"),
-        ("serve.uds", uds, "--uds"), ("serve.tls_cert", tls_cert, "--tls-cert"),
-        ("serve.tls_key", tls_key, "--tls-key"),
-    ):  # fmt: skip
-        if value is not None:
-            config = with_value(config, key, value, source)
     run(config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import click
+import msgspec
 
 from voxtui.settings.paths import user_config_file, user_folders
 from voxtui.settings.save import toml_value
@@ -20,7 +21,7 @@ def show_json(loaded: LoadedConfig) -> None:
         "settings": settings,
         "retired": {s.key: s.source for s in loaded.retired},
     }
-    click.echo(json.dumps(told, ensure_ascii=False))
+    click.echo(json.dumps(msgspec.to_builtins(told), ensure_ascii=False))
 
 
 def show(loaded: LoadedConfig) -> None:

@@ -55,7 +55,6 @@ def can_play(audio: AudioConfig) -> bool:
 
 
 def configured_devices(audio: AudioConfig) -> list[tuple[Direction, str, str]]:
-    """Return (direction, kind, configured name) of both devices of a conversation."""
     return [("input", "microphone", audio.input), ("output", "speaker", audio.output)]
 
 

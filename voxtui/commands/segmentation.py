@@ -38,20 +38,19 @@ class Segmenter:
 
     @property
     def has_speech(self) -> bool:
-        """True if the segment in progress holds enough speech for an utterance."""
-        return self._recording.speech_seconds >= self._min_speech
+        return self._recording.extent.speech_seconds >= self._min_speech
 
     def push(self, frame: Frame) -> Utterance | None:
         """Take the next frame; return the utterance that it ends. Raises the detector's error."""
         self._recording.append(frame, self._gate.verdict(self._detector.probability(frame)))
         recording = self._recording
-        if not recording.speech_seconds:
+        if not recording.extent.speech_seconds:
             self._recording = _part(recording, -LEAD_FRAMES, None)
             return None
-        paused = recording.quiet_frames * FRAME_SECONDS >= PAUSE_SECONDS
-        if paused and recording.seconds >= self._least:
+        paused = recording.extent.quiet_frames * FRAME_SECONDS >= PAUSE_SECONDS
+        if paused and recording.extent.seconds >= self._least:
             return self.finish()
-        if recording.seconds >= LONGEST_SECONDS:
+        if recording.extent.seconds >= LONGEST_SECONDS:
             cut = _best_cut(recording)
             self._recording = _part(recording, cut, None)
             return self.speech(_part(recording, 0, cut))
@@ -62,7 +61,7 @@ class Segmenter:
         return self.speech(over)
 
     def speech(self, recording: Recording) -> Utterance | None:
-        enough = recording.speech_seconds >= self._min_speech
+        enough = recording.extent.speech_seconds >= self._min_speech
         return recording.utterance() if enough else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from voxtui.dialogue.components.components import Components
 from voxtui.dialogue.events import Event, State, StateChanged
@@ -13,13 +13,16 @@ from voxtui.dialogue.inbox import Inbox
 from voxtui.dialogue.listening.listener import Listener
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import Past, ReplyOptions, Skills
-from voxtui.dialogue.turn_clock import TurnClock
+from voxtui.dialogue.turn_clock import clock_line
+
+BEGUN_RECENTLY = timedelta(minutes=1)
+"""A text that was begun longer ago gets the time of its last key. Until then the work on it stays
+valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrontEnd:
     captions: bool = False
-    """It shows the words while they are spoken."""
     confirms: bool = False
     """It answers KeyNeeded by a key; otherwise no tool that acts is run."""
 
@@ -38,7 +41,6 @@ class Dialogue:
     config: LiveConfig
     emit: Callable[[Event], object]
     skills: Skills | None
-    clock: TurnClock
     options: ReplyOptions
     """Those of the next answer, without the time."""
     front_end: FrontEnd = NO_FRONT_END
@@ -51,7 +53,18 @@ class Dialogue:
 
     def timed_options(self, past: Past, begun: datetime | None = None) -> ReplyOptions:
         """Return the options of a turn after `past` that the user began at `begun` (None: now)."""
-        return self.clock.with_time(self.options, past, begun)
+        at = self.local_time(begun)
+        return self.options if at is None else self.options.with_clock(clock_line(at, past))
+
+    def local_time(self, begun: datetime | None = None) -> datetime | None:
+        """Return the time to tell the brain, or None for no time. Any thread.
+
+        It is `begun`, the moment at which the user began, if that is not long ago.
+        """
+        if self.skills is None or not self.config.current.brain.clock:
+            return None
+        now = self.skills.now()
+        return begun if begun is not None and abs(now - begun) < BEGUN_RECENTLY else now
 
     def enter(self, state: State) -> None:
         self.state = state

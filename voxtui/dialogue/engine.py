@@ -11,37 +11,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import Empty
 
+from voxtui.dialogue import engine_commands as commands
 from voxtui.dialogue.components.components import Closing, Components, Models
 from voxtui.dialogue.components.sound_devices import LOOK_SECONDS, NO_DEVICES, Devices, SoundDevices
 from voxtui.dialogue.data import MICROPHONE, Frame
 from voxtui.dialogue.dialogue import NO_FRONT_END, Dialogue, FrontEnd
-from voxtui.dialogue.engine_commands import (
-    AddResult,
-    Answer,
-    Attach,
-    Cancel,
-    Command,
-    DeviceLost,
-    InsertTurn,
-    Mute,
-    NewConversation,
-    NewTurn,
-    Quit,
-    RecallConversation,
-    Release,
-    RemovePart,
-    ReplaceComponents,
-    RescanDevices,
-    Ring,
-    Silence,
-    Speak,
-    Talk,
-    Truncate,
-    Typing,
-    UseReplyOptions,
-)
 from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice, State
 from voxtui.dialogue.history.history import History
 from voxtui.dialogue.inbox import Inbox, Posted
@@ -53,7 +30,7 @@ from voxtui.dialogue.protocols import Past, ReplyOptions, Skills
 from voxtui.dialogue.turn.announcements import Announcer
 from voxtui.dialogue.turn.safe_skills import SafeSkills
 from voxtui.dialogue.turn.turn_taking import TurnTaking
-from voxtui.dialogue.turn_clock import TurnClock
+from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import VoxtuiError
 from voxtui.settings.schema import Config
 
@@ -69,6 +46,17 @@ OUR_THREADS = "voxtui-"
 WAIT_SECONDS = 0.1
 """Interval of a wait for the source of a recording. Intervals are counted, because the clock goes
 on during a suspend (Ctrl+Z)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Newer:
+    """A StopFlag that is set by a turn after `turn`."""
+
+    inbox: Inbox
+    turn: TurnHandle
+
+    def is_set(self) -> bool:
+        return self.inbox.newest is not self.turn
 
 
 class Engine:
@@ -107,7 +95,6 @@ class Engine:
             self._config,
             emit,
             safe_skills,
-            TurnClock(safe_skills, self._config),
             ReplyOptions(tools=safe_skills.tools if safe_skills else ()),
             front_end,
         )
@@ -154,7 +141,7 @@ class Engine:
         if self._owns_models:
             threading.excepthook = self._thread_died
 
-    def post(self, command: Command) -> int:
+    def post(self, command: commands.Command) -> int:
         """Do `command` in its order among all commands and frames.
 
         Returns the number of the turn that it begins, answers or ends; 0: of none; negative: of an
@@ -162,19 +149,19 @@ class Engine:
         wait for the engine's thread is done before this returns: a turn is cancelled, a voice is
         silenced, the microphone is attended.
         """
-        if isinstance(command, Mute):
+        if isinstance(command, commands.Mute):
             self._components.muted = command.muted
         begun = None
-        if isinstance(command, Typing):
+        if isinstance(command, commands.Typing):
             typed = self._inbox.typing
-            begun = self._dialogue.clock.local_time(typed.begun if typed.text else None)
+            begun = self._dialogue.local_time(typed.begun if typed.text else None)
         number = self._inbox.post(command, begun)
-        if isinstance(command, Silence | Talk) and self._skills is not None:
-            snooze = isinstance(command, Silence) and command.snooze
-            missed = isinstance(command, Silence) and command.missed
+        if isinstance(command, commands.Silence | commands.Talk) and self._skills is not None:
+            snooze = isinstance(command, commands.Silence) and command.snooze
+            missed = isinstance(command, commands.Silence) and command.missed
             if self._skills.stop_ringing(snooze, missed) and not number:
                 number = RINGING
-        if isinstance(command, Talk):
+        if isinstance(command, commands.Talk):
             self._components.devices.attend(True)
         return number
 
@@ -201,7 +188,7 @@ class Engine:
         if self._closing_at is None:
             self._closing_at = time.monotonic()
             self._components.closing = True
-            self.post(Quit())
+            self.post(commands.Quit())
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             waited = time.monotonic() - self._closing_at
             self._thread.join(None if seconds is None else max(0.0, seconds - waited))
@@ -217,7 +204,7 @@ class Engine:
             self._emit(Died(bug.exc_value))
 
     def _microphone_lost(self, opening: object, message: str) -> None:
-        self.post(DeviceLost(opening, message))
+        self.post(commands.DeviceLost(opening, message))
 
     # The engine's thread.
 
@@ -229,7 +216,7 @@ class Engine:
             self._load()
             while not self._components.closing:
                 item = self._next()
-                if isinstance(item, Posted) and isinstance(item.command, Quit):
+                if isinstance(item, Posted) and isinstance(item.command, commands.Quit):
                     break
                 if item is None:
                     self._turns.act_on(self._listener.finish())
@@ -280,58 +267,63 @@ class Engine:
             return
         command, turns = item.command, self._turns
         if (
-            isinstance(command, Answer)
+            isinstance(command, commands.Answer)
             and item.turn
             and item.turn.number < self._inbox.taken.number
         ):
             turns.drop_answer(item.turn)  # detected speech began before it was taken
             return
         if isinstance(
-            command, NewTurn | NewConversation | ReplaceComponents | RescanDevices | Speak
+            command,
+            commands.NewTurn
+            | commands.NewConversation
+            | commands.ReplaceComponents
+            | commands.RescanDevices
+            | commands.Speak,
         ):
             turns.abandon_utterance()
-        if item.turn is not None and isinstance(command, NewTurn):
+        if item.turn is not None and isinstance(command, commands.NewTurn):
             self._inbox.taken = item.turn
             turns.take(command, item.turn, item.typed)
             return
         match command:
-            case Release():
+            case commands.Release():
                 turns.release(command)
-            case Cancel() if item.turn is not None:
+            case commands.Cancel() if item.turn is not None:
                 turns.cancel_utterance(item.turn.number)
-            case Typing():
+            case commands.Typing():
                 # A later one, or a turn, is already in the inbox unless both are the newest.
                 if item.typed is self._inbox.typing and not self._inbox.turn_waits:
                     turns.read_ahead(item.typed)
-            case Attach(attachment):
+            case commands.Attach(attachment):
                 turns.prefill.attach(attachment)
                 turns.prefill.read_history()
-            case NewConversation(past):
+            case commands.NewConversation(past):
                 self._history.forget()
                 self._history.resume(past)
                 turns.prefill.warn_of_sending(past)
                 turns.prefill.read_history()
-            case RecallConversation():
+            case commands.RecallConversation():
                 self._history.recall()
                 turns.prefill.read_history()
-            case InsertTurn(turn, after, first):
+            case commands.InsertTurn(turn, after, first):
                 self._history.insert(turn, after, first)
-            case AddResult(finished):
+            case commands.AddResult(finished):
                 self._history.add_result(finished)
-            case RemovePart(number, user):
+            case commands.RemovePart(number, user):
                 self._history.remove(number, user)
-            case Truncate(number, seconds):
+            case commands.Truncate(number, seconds):
                 turns.truncate(number, seconds)
-            case UseReplyOptions():
+            case commands.UseReplyOptions():
                 turns.use_options(command)
-            case ReplaceComponents():
+            case commands.ReplaceComponents():
                 self._replace_parts(command)
-            case RescanDevices():
+            case commands.RescanDevices():
                 self._rescan_devices()
-            case DeviceLost(opening, message):
+            case commands.DeviceLost(opening, message):
                 self._replace_microphone(opening, message)
-            case Ring(text) | Speak(text) if item.turn is not None:
-                self._announcer.add(text, item.turn, rings=isinstance(command, Ring))
+            case commands.Ring(text) | commands.Speak(text) if item.turn is not None:
+                self._announcer.add(text, item.turn, rings=isinstance(command, commands.Ring))
             case _:
                 pass  # Silence and Mute are done by `post`, on the caller's thread
 
@@ -356,7 +348,7 @@ class Engine:
         self._turns.prefill.warn_of_sending(self._history.past)
         self._turns.prefill.read_history()
 
-    def _replace_parts(self, change: ReplaceComponents) -> None:
+    def _replace_parts(self, change: commands.ReplaceComponents) -> None:
         """Use the parts of `change`; if one of them fails, keep all present parts."""
         self._turns.idle.end()  # it uses the brain, which may be closed
         if self._dialogue.state is State.LOADING:  # the start failed
@@ -366,7 +358,7 @@ class Engine:
         self._dialogue.enter(State.LOADING)
         newest, changed = self._inbox.newest, False
         try:
-            tone = self._components.replace(change, lambda: self._inbox.newest is not newest)
+            tone = self._components.replace(change, _Newer(self._inbox, newest))
             self._listener.note_speech(tone)
             changed = True
         except VoxtuiError as error:

@@ -6,7 +6,7 @@ the first frame of the screen waits for that. Times are monotonic seconds; None 
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import msgspec
 
@@ -25,7 +25,15 @@ from voxtui.dialogue.protocols import (
 from voxtui.settings.schema import Config, VadConfig
 
 
-class Talk(msgspec.Struct, frozen=True):
+class Command(msgspec.Struct, frozen=True):
+    """What a front end, a rule or the engine itself wants the engine to do."""
+
+
+class NewTurn(Command, frozen=True):
+    """A command that begins a turn, and ends the one before."""
+
+
+class Talk(NewTurn, frozen=True):
     """Cut off any answer and listen to `source` from `at` on.
 
     `paced` False: its frames come faster than in real time.
@@ -36,7 +44,7 @@ class Talk(msgspec.Struct, frozen=True):
     paced: bool = True
 
 
-class Release(msgspec.Struct, frozen=True):
+class Release(Command, frozen=True):
     """End the recording at `at` and answer it.
 
     Ignored if `turn` is not the turn being recorded, or if the recording began after `at`.
@@ -49,7 +57,7 @@ class Release(msgspec.Struct, frozen=True):
     answers: bool = True
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(NewTurn, frozen=True):
     """Answer the history as it stands: the last words of the user, else without a question.
 
     The turn is that of the utterance, if that has no answer yet. `options`: of this answer only.
@@ -59,14 +67,14 @@ class Answer(msgspec.Struct, frozen=True):
     options: ReplyOptions | None = None
 
 
-class SendText(msgspec.Struct, frozen=True):
+class SendText(NewTurn, frozen=True):
     """Answer `text`, sent at `at`."""
 
     text: str
     at: float | None = None
 
 
-class Redo(msgspec.Struct, frozen=True):
+class Redo(NewTurn, frozen=True):
     """Answer the input of `turn` once more, or `text` instead of it, requested at `at`.
 
     The newest exchange of the history is replaced; an older one is asked again at the end.
@@ -77,7 +85,7 @@ class Redo(msgspec.Struct, frozen=True):
     at: float | None = None
 
 
-class Cancel(msgspec.Struct, frozen=True):
+class Cancel(Command, frozen=True):
     """End `turn`, or the newest turn: abandon its utterance, or silence and end its answer.
 
     Its flag is set at once. Ignored if that turn is over. While the sentence of a timer or
@@ -87,14 +95,14 @@ class Cancel(msgspec.Struct, frozen=True):
     turn: int | None = None
 
 
-class Confirm(msgspec.Struct, frozen=True):
+class Confirm(Command, frozen=True):
     """Answer the question whether a tool may run for `turn`. A key did this, never a voice."""
 
     turn: int
     yes: bool
 
 
-class Silence(msgspec.Struct, frozen=True):
+class Silence(Command, frozen=True):
     """Stop the timers and reminders that ring. The result is 0 if none does, else negative."""
 
     snooze: bool = False
@@ -103,19 +111,19 @@ class Silence(msgspec.Struct, frozen=True):
     """also take those that were missed from the list"""
 
 
-class Typing(msgspec.Struct, frozen=True):
+class Typing(Command, frozen=True):
     """Let the brain prepare for a text that is being typed; empty: for none."""
 
     text: str = ""
 
 
-class Attach(msgspec.Struct, frozen=True):
+class Attach(Command, frozen=True):
     """Add a text to the conversation. The brain reads it before the next turn."""
 
     attachment: Attachment
 
 
-class UseReplyOptions(msgspec.Struct, frozen=True):
+class UseReplyOptions(Command, frozen=True):
     """Answer by these options from now on, and read its instruction at once.
 
     `answers` False: hands-free speech enters the history without an answer. `vad`: listen in
@@ -127,7 +135,7 @@ class UseReplyOptions(msgspec.Struct, frozen=True):
     vad: VadConfig | None = None
 
 
-class InsertTurn(msgspec.Struct, frozen=True):
+class InsertTurn(Command, frozen=True):
     """Put a turn into the history: after turn `after`; None: as the last, or the `first`."""
 
     turn: PastTurn
@@ -135,7 +143,7 @@ class InsertTurn(msgspec.Struct, frozen=True):
     first: bool = False
 
 
-class AddResult(msgspec.Struct, frozen=True):
+class AddResult(Command, frozen=True):
     """Add the result of a call that the client ran to the user's part that led to it.
 
     The next Answer words it.
@@ -144,31 +152,31 @@ class AddResult(msgspec.Struct, frozen=True):
     finished: FinishedCall
 
 
-class RemovePart(msgspec.Struct, frozen=True):
+class RemovePart(Command, frozen=True):
     """Remove the user's part, or the reply, of a turn from the history."""
 
     turn: int
     user: bool
 
 
-class Truncate(msgspec.Struct, frozen=True):
+class Truncate(Command, frozen=True):
     """Keep what was heard in the first `seconds` of the speech of a finished turn."""
 
     turn: int
     seconds: float
 
 
-class NewConversation(msgspec.Struct, frozen=True):
+class NewConversation(Command, frozen=True):
     """End the answer in progress, and put `past` in place of the history."""
 
     past: Past = ()
 
 
-class RecallConversation(msgspec.Struct, frozen=True):
+class RecallConversation(Command, frozen=True):
     """Bring back the history that NewConversation emptied, if no turn was added since."""
 
 
-class ReplaceComponents(msgspec.Struct, frozen=True):
+class ReplaceComponents(Command, frozen=True):
     """End the answer in progress and use these parts; a part that is None stays.
 
     After a start that failed, brain and voice are loaded in place of the others.
@@ -181,17 +189,17 @@ class ReplaceComponents(msgspec.Struct, frozen=True):
     voice: Voice | Fallbacks[Voice] | Literal["none"] | None = None
 
 
-class RescanDevices(msgspec.Struct, frozen=True):
+class RescanDevices(Command, frozen=True):
     """Find devices that were plugged in; use the chosen ones if they are back."""
 
 
-class Mute(msgspec.Struct, frozen=True):
+class Mute(Command, frozen=True):
     """Turn the voice off, even in the middle of a sentence, or on. Text goes on."""
 
     muted: bool
 
 
-class DeviceLost(msgspec.Struct, frozen=True):
+class DeviceLost(Command, frozen=True):
     """Replace the microphone, if `opening` is still the one in use. Posted by the engine itself."""
 
     opening: object
@@ -199,13 +207,13 @@ class DeviceLost(msgspec.Struct, frozen=True):
     message: str
 
 
-class Ring(msgspec.Struct, frozen=True):
+class Ring(Command, frozen=True):
     """Speak a sentence that is not part of a turn, once neither side speaks. Posted by skills."""
 
     sentence: str
 
 
-class Speak(msgspec.Struct, frozen=True):
+class Speak(Command, frozen=True):
     """End any recording or answer, and read `text` aloud once. It is not a turn.
 
     The next turn, Cancel or Speak ends it.
@@ -214,33 +222,5 @@ class Speak(msgspec.Struct, frozen=True):
     text: str
 
 
-class Quit(msgspec.Struct, frozen=True):
+class Quit(Command, frozen=True):
     """End the engine's thread. Posted by `Engine.close`."""
-
-
-NewTurn: TypeAlias = Talk | SendText | Answer | Redo
-"""A command that begins a turn, and ends the one before."""
-
-Command: TypeAlias = (
-    NewTurn
-    | Release
-    | Cancel
-    | Confirm
-    | Silence
-    | Typing
-    | Attach
-    | UseReplyOptions
-    | InsertTurn
-    | AddResult
-    | RemovePart
-    | Truncate
-    | NewConversation
-    | RecallConversation
-    | ReplaceComponents
-    | RescanDevices
-    | Mute
-    | DeviceLost
-    | Ring
-    | Speak
-    | Quit
-)

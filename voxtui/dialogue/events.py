@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
-
-if TYPE_CHECKING:
-    from voxtui.errors import VoxtuiError
 
 from voxtui.dialogue.data import ToolCall, Utterance
 from voxtui.dialogue.timestamps import Timestamps, Turn
 from voxtui.dialogue.tool_interface import CallReport
+from voxtui.errors import VoxtuiError
 
 
 class State(StrEnum):
@@ -30,18 +28,22 @@ class State(StrEnum):
     SPEAKING = "speaking"
 
 
-class StateChanged(msgspec.Struct, frozen=True):
+class EngineEvent(msgspec.Struct, frozen=True):
+    """What an engine reports to its front end."""
+
+
+class StateChanged(EngineEvent, frozen=True):
     state: State
 
 
-class Loading(msgspec.Struct, frozen=True):
+class Loading(EngineEvent, frozen=True):
     """A step of loading; `fraction` 0..1 where it is known."""
 
     step: str
     fraction: float | None = None
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class Loaded(EngineEvent, frozen=True):
     """The parts in use, after start-up or after a change."""
 
     brain: str
@@ -55,16 +57,15 @@ class Loaded(msgspec.Struct, frozen=True):
     brain_name: str = ""
     """the brain's short name, such as `embedded`"""
     changed: bool = False
-    """a requested change succeeded"""
 
 
-class MicrophoneOpened(msgspec.Struct, frozen=True):
+class MicrophoneOpened(EngineEvent, frozen=True):
     """The microphone delivers sound. At start-up, this comes before the models are loaded."""
 
     name: str
 
 
-class MicrophoneLost(msgspec.Struct, frozen=True):
+class MicrophoneLost(EngineEvent, frozen=True):
     """No microphone is in use (any more). Clips and text still work."""
 
 
@@ -83,7 +84,7 @@ class TurnStarted:
     text"""
 
 
-class Caption(msgspec.Struct, frozen=True):
+class Caption(EngineEvent, frozen=True):
     """The words so far of an utterance in progress. The next caption replaces it.
 
     Ignore a caption that comes after the turn's UserWords, or after the turn.
@@ -103,26 +104,26 @@ class Captured:
     utterance: Utterance = field(compare=False)
 
 
-class UserWords(msgspec.Struct, frozen=True):
+class UserWords(EngineEvent, frozen=True):
     turn: int
     text: str
     doubtful: tuple[int, ...] = ()
     """the words of `text` that may be others, by number from 0"""
 
 
-class NoWords(msgspec.Struct, frozen=True):
+class NoWords(EngineEvent, frozen=True):
     """The utterance of this turn enters the history without words."""
 
     turn: int
     reason: str
 
 
-class ReplyText(msgspec.Struct, frozen=True):
+class ReplyText(EngineEvent, frozen=True):
     turn: int
     text: str
 
 
-class PrefillProgress(msgspec.Struct, frozen=True):
+class PrefillProgress(EngineEvent, frozen=True):
     done: int
     total: int
     seconds_left: float | None
@@ -133,25 +134,25 @@ class PrefillProgress(msgspec.Struct, frozen=True):
         return self.done >= self.total
 
 
-class SpokenUpTo(msgspec.Struct, frozen=True):
+class SpokenUpTo(EngineEvent, frozen=True):
     """The heard part of a reply that was cut off. The history keeps that part."""
 
     turn: int
     text: str
 
 
-class Notice(msgspec.Struct, frozen=True):
+class Notice(EngineEvent, frozen=True):
     message: str
     severity: Literal["information", "warning", "error"] = "warning"
 
 
-class Remark(msgspec.Struct, frozen=True):
+class Remark(EngineEvent, frozen=True):
     """A sentence about the last answer, which stays beside it."""
 
     sentence: str
 
 
-class Countdown(msgspec.Struct, frozen=True):
+class Countdown(EngineEvent, frozen=True):
     name: str
     ends: float | None
     """Unix time; None: paused"""
@@ -164,98 +165,71 @@ class Countdown(msgspec.Struct, frozen=True):
     """it rang, and nobody stopped it"""
 
 
-class KeyNeeded(msgspec.Struct, frozen=True):
+class KeyNeeded(EngineEvent, frozen=True):
     """A call waits for a key: `Confirm` answers. Without an answer it is refused after a while."""
 
     turn: int
     call: ToolCall
 
 
-class ToolCalled(msgspec.Struct, frozen=True):
+class ToolCalled(EngineEvent, frozen=True):
     """A call begins to run; if the client runs it, the turn ends with it."""
 
     turn: int
     call: ToolCall
 
 
-class ToolEnded(msgspec.Struct, frozen=True):
+class ToolEnded(EngineEvent, frozen=True):
     """A call has ended, or was refused."""
 
     turn: int
     report: CallReport
 
 
-class CountdownsChanged(msgspec.Struct, frozen=True):
+class CountdownsChanged(EngineEvent, frozen=True):
     """The timers and reminders that are set, the next one first."""
 
     countdowns: tuple[Countdown, ...]
 
 
-class RingsIn(msgspec.Struct, frozen=True):
+class RingsIn(EngineEvent, frozen=True):
     """A chime is due in `seconds`; None: it is not due any more, or somebody stopped it."""
 
     seconds: float | None
 
 
-class Rang(msgspec.Struct, frozen=True):
+class Rang(EngineEvent, frozen=True):
     """A timer or reminder is due."""
 
     sentence: str
 
 
-class Reminded(msgspec.Struct, frozen=True):
+class Reminded(EngineEvent, frozen=True):
     """The chime of what rings has sounded: `sentence` is spoken once neither side speaks."""
 
     sentence: str
 
 
-class TurnFinished(msgspec.Struct, frozen=True):
+class TurnFinished(EngineEvent, frozen=True):
     turn: Turn
 
 
-class LoadFailed(msgspec.Struct, frozen=True):
+class LoadFailed(EngineEvent, frozen=True):
     """Start-up failed for a reason that the user can change."""
 
     error: VoxtuiError
 
 
-class ChangeFailed(msgspec.Struct, frozen=True):
+class ChangeFailed(EngineEvent, frozen=True):
     """A requested change failed. Every part is as before."""
 
     error: VoxtuiError
 
 
-class Died(msgspec.Struct, frozen=True):
+class Died(EngineEvent, frozen=True):
     """An unexpected exception on a thread of ours. The front end raises it."""
 
     error: BaseException
 
 
-Event: TypeAlias = (
-    StateChanged
-    | Loading
-    | Loaded
-    | LoadFailed
-    | ChangeFailed
-    | MicrophoneOpened
-    | MicrophoneLost
-    | TurnStarted
-    | Caption
-    | Captured
-    | UserWords
-    | NoWords
-    | ReplyText
-    | PrefillProgress
-    | SpokenUpTo
-    | Notice
-    | Remark
-    | KeyNeeded
-    | ToolCalled
-    | ToolEnded
-    | CountdownsChanged
-    | RingsIn
-    | Rang
-    | Reminded
-    | TurnFinished
-    | Died
-)
+Event: TypeAlias = EngineEvent | TurnStarted | Captured

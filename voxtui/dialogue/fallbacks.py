@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Generic, Protocol, TypeVar, final
 
 from voxtui.errors import ModelError
@@ -15,7 +14,6 @@ class Closable(Protocol):
 
 
 P = TypeVar("P", bound=Closable)
-Q = TypeVar("Q", bound=Closable)
 
 
 @final
@@ -29,11 +27,6 @@ class Fallbacks(Generic[P]):
     makers: tuple[Callable[[], P], ...]
     first_only: bool = False
     """the user named the first loader: the others serve only after its part was lost"""
-
-    def map(self, change: Callable[[P], Q]) -> Fallbacks[Q]:
-        return Fallbacks(
-            tuple(partial(_changed, maker, change) for maker in self.makers), self.first_only
-        )
 
     def with_first_made(self) -> Fallbacks[P]:
         """Make the first part now, and return loaders that begin with it. Raises ModelError."""
@@ -71,12 +64,11 @@ class Fallbacks(Generic[P]):
 class LoadedComponent(Generic[P]):
     part: P
     number: int
-    """index of its loader"""
     passed_over: ModelError | None
     """the error of the previous loader"""
     was_made: bool
     """the previous loader made its part, but warming it up failed"""
 
 
-def _changed(maker: Callable[[], P], change: Callable[[P], Q]) -> Q:
-    return change(maker())
+def fallbacks_of(part: P | Fallbacks[P]) -> Fallbacks[P]:
+    return part if isinstance(part, Fallbacks) else Fallbacks((lambda: part,))

@@ -16,24 +16,8 @@ from queue import SimpleQueue
 
 from msgspec.structs import replace
 
+from voxtui.dialogue import engine_commands as commands
 from voxtui.dialogue.data import Frame
-from voxtui.dialogue.engine_commands import (
-    Answer,
-    Cancel,
-    Command,
-    Confirm,
-    NewConversation,
-    Quit,
-    Redo,
-    Release,
-    ReplaceComponents,
-    Ring,
-    SendText,
-    Silence,
-    Speak,
-    Talk,
-    Typing,
-)
 from voxtui.dialogue.timestamps import Milestone
 from voxtui.dialogue.turn_handle import TurnHandle
 
@@ -48,11 +32,10 @@ class TypedText:
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    command: Command
+    command: commands.Command
     turn: TurnHandle | None
     """The turn that it begins or answers, or the announcement that it makes."""
     typed: TypedText
-    """The text in the field when it was posted."""
 
 
 class Inbox:
@@ -67,7 +50,6 @@ class Inbox:
         self.newest = self.taken = TurnHandle(0)
         """The latest turn created; the latest turn taken out of the queue."""
         self.typing = TypedText()
-        """The latest state of the text that is being typed."""
         self.answering: TurnHandle | None = None
         """The turn that is answered; a negative number: the announcement that is spoken."""
         self._requested: TurnHandle | None = None
@@ -83,7 +65,7 @@ class Inbox:
     def push(self, frame: Frame) -> None:
         self._queue.put(frame)
 
-    def post(self, command: Command, begun: datetime | None = None) -> int:
+    def post(self, command: commands.Command, begun: datetime | None = None) -> int:
         """Enqueue `command`. Return the number of the turn that it begins, answers or ends, or 0.
 
         The number of an announcement is negative.
@@ -91,54 +73,60 @@ class Inbox:
         `begun`: the local time of the first key of a text that is typed.
         """
         match command:
-            case Silence():
+            case commands.Silence():
                 return self._silence()
-            case Confirm():
+            case commands.Confirm():
                 return self._confirm(command)
-            case Cancel() | NewConversation() | ReplaceComponents() | Speak() | Quit():
+            case (
+                commands.Cancel()
+                | commands.NewConversation()
+                | commands.ReplaceComponents()
+                | commands.Speak()
+                | commands.Quit()
+            ):
                 silenced = self._silence()
-                if silenced and isinstance(command, Cancel):
+                if silenced and isinstance(command, commands.Cancel):
                     return silenced
-            case Talk(at=None) | Release(at=None):
+            case commands.Talk(at=None) | commands.Release(at=None):
                 command = replace(command, at=time.monotonic())
             case _:
                 pass
         with self._posting:
             return self._enqueue(command, begun)
 
-    def _enqueue(self, command: Command, begun: datetime | None) -> int:
+    def _enqueue(self, command: commands.Command, begun: datetime | None) -> int:
         """Do what must not wait for the engine's thread, and enqueue. The caller holds the lock."""
         turn, typed = None, self.typing
         match command:
-            case Talk():
+            case commands.Talk():
                 turn = self._create()
                 typed.cancelled.set()
-            case SendText(at=at):
+            case commands.SendText(at=at):
                 turn = self._create()
                 turn.timestamps.record(Milestone.RELEASED, at)
-            case Redo(at=at):
+            case commands.Redo(at=at):
                 turn = self._create()
                 turn.timestamps.record(Milestone.RELEASED, at)
                 typed.cancelled.set()
-            case Answer():
+            case commands.Answer():
                 turn = self._answered()
                 if turn is None:
                     return 0
-            case Release(turn=number, answers=answers):
+            case commands.Release(turn=number, answers=answers):
                 self.newest.committed |= not answers and number == self.newest.number
-            case Cancel(turn=number):
+            case commands.Cancel(turn=number):
                 turn = self.newest
                 if turn.over or number not in (None, turn.number):
                     return 0  # each older turn was cancelled when the next one was created
                 turn.cancel()
-            case Typing(text=text):
+            case commands.Typing(text=text):
                 typed = self._typed(text.strip(), begun)
-            case NewConversation() | ReplaceComponents() | Quit():
+            case commands.NewConversation() | commands.ReplaceComponents() | commands.Quit():
                 self.newest.cancel()
                 typed.cancelled.set()
-            case Ring():
+            case commands.Ring():
                 turn = TurnHandle(next(self._announcements))
-            case Speak():
+            case commands.Speak():
                 self.newest.cancel()
                 turn = self._requested = TurnHandle(next(self._announcements))
             case _:
@@ -146,7 +134,7 @@ class Inbox:
         self._queue.put(Posted(command, turn, typed))
         return turn.number if turn else 0
 
-    def _confirm(self, confirm: Confirm) -> int:
+    def _confirm(self, confirm: commands.Confirm) -> int:
         turn = self.newest
         if turn.number != confirm.turn or turn.over or turn.decided.is_set():
             return 0

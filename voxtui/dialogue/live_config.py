@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from voxtui.settings.schema import Config
+from voxtui.settings.schema import Config
 
 
 class LiveConfig:
@@ -18,5 +15,4 @@ class LiveConfig:
 
     @property
     def brain_name(self) -> str:
-        """The short name of the brain that is loaded, or that the configuration asks for."""
         return self.loaded_brain or self.current.brain.name

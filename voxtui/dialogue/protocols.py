@@ -90,7 +90,6 @@ class ReplyOptions:
     json_schema: str = ""
     """the JSON schema that the reply keeps to; empty: any text"""
     tools: tuple[Tool, ...] = ()
-    """the tools that may be called"""
     tool_choice: str = "auto"
     """`auto`; `required`: a call, not words; or the name of the tool to call"""
     name: str = ""
@@ -128,6 +127,12 @@ class TurnRequest:
     options: ReplyOptions = DEFAULT_OPTIONS
     calls: tuple[FinishedCall, ...] = ()
     """The calls of this turn that ran. The brain words their results, and calls no more."""
+
+
+class StopFlag(Protocol):
+    """Says that no more is to be heard: a threading.Event, or the state of a turn."""
+
+    def is_set(self) -> bool: ...
 
 
 class Microphone(Protocol):
@@ -171,7 +176,7 @@ class Speaker(Protocol):
         """Open the stream. Raises DeviceError."""
         ...
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         """Queue `chunk` without a gap; block while enough is queued.
 
         Writes FIRST_SOUND. Once `stopped` is true, it returns, and the speaker is silent within
@@ -179,7 +184,7 @@ class Speaker(Protocol):
         """
         ...
 
-    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
+    def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
         """Block until everything queued was played, or `stopped`. Writes LAST_SOUND.
 
         Returns the seconds of speech that were audible since the last `finish`.
@@ -344,7 +349,6 @@ class SkillRequest:
     """What a skill may know of a turn."""
 
     words: str
-    """the user's final words"""
     again: bool = False
     """True if the same utterance was answered before, so nothing is done twice"""
     past: Past = ()
@@ -352,7 +356,6 @@ class SkillRequest:
     sends_to: str = ""
     """the host that gets the user's voice and words; empty: none"""
     config: Config = field(default_factory=Config)
-    """the configuration in force"""
     called: bool = True
     """False: the words do not begin with the name, so only what rings may be stopped by them"""
 

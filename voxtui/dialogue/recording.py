@@ -80,20 +80,7 @@ class Recording:
     def verdicts(self) -> list[bool]:
         return self._verdicts[: self._extent.frames]
 
-    @property
-    def seconds(self) -> float:
-        return self._extent.seconds
-
-    @property
-    def speech_seconds(self) -> float:
-        return self._extent.speech_seconds
-
-    @property
-    def quiet_frames(self) -> int:
-        return self._extent.quiet_frames
-
     def cut(self, end: int) -> list[Frame]:
-        """Set the number of frames and return those behind them, if there are any."""
         extent = Extent()
         for speech in self._verdicts[:end]:
             extent = extent.with_frame(speech)

@@ -6,16 +6,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.tool_interface import CallReport
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 FEWEST_DECODED = 5
 """Tokens. The speed of fewer would be off by more than a quarter."""
@@ -62,7 +59,8 @@ class Timestamps:
 
         The turn's thread appends; the last one grows while the clause is made."""
         self.gpu_bytes: int | None = None
-        """GPU memory of the brain, where it is known"""
+        self.stalls = False
+        """the speaker has stopped taking sound, for now"""
         self.network_s: float | None = None
         """the network's share of the time to the first token, in seconds, for a remote brain"""
 
@@ -76,7 +74,6 @@ class Timestamps:
         """the brain's way of computing, such as `captured`; empty: the plain one"""
 
         self.drafted = 0
-        """tokens of the reply that existed at `first_token`"""
 
     def record(self, name: Milestone, at: float | None = None) -> None:
         """Write the mark `name` at `at` (monotonic seconds; None: now), unless it is written."""
@@ -124,9 +121,7 @@ class Turn:
     """the user's words, where the brain knows them"""
     reply: str = ""
     tokens: int = 0
-    """tokens of the reply"""
     prompt_tokens: int = 0
-    """tokens of the prompt, where the brain counts them"""
     drafted: int | None = None
     """tokens of the reply that existed at `first_token`; None: not counted, as in old files"""
     typed: bool = False
@@ -151,6 +146,10 @@ class Turn:
     @property
     def ttft_ms(self) -> float | None:
         return self.ms(Milestone.FIRST_TOKEN)
+
+    @property
+    def processing_ms(self) -> float | None:
+        return self.ms(Milestone.FIRST_TOKEN, since=Milestone.CAPTURED)
 
     @property
     def first_sound_ms(self) -> float | None:

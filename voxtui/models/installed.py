@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event as Flag
 
 from voxtui.errors import ModelError, ModelMissing
 from voxtui.models.catalogue import (
@@ -13,7 +15,8 @@ from voxtui.models.catalogue import (
     GENERAL,
     KOKORO_MODEL,
     PACKAGED,
-    WHISPER,
+    SMALL_KOKORO,
+    SMALL_KOKORO_MODEL,
     Model,
     chat_model,
     kokoro,
@@ -23,6 +26,7 @@ from voxtui.models.catalogue import (
 from voxtui.models.checks import check_gguf, check_voxtral
 from voxtui.models.hub import hub_home
 from voxtui.models.store import (
+    NEVER,
     access_errors,
     has_changed,
     has_digest,
@@ -44,21 +48,21 @@ def chat_model_name(named: str) -> str:
 
 
 @access_errors()
-def model_file(named: str, beat: Callable[[], object] = lambda: None) -> Path:
+def model_file(named: str, stop: Flag = NEVER) -> Path:
     """Return the file that `brain.embedded.model` names. Raises ModelError.
 
-    Hashes a file that changed since its last check; calls `beat` meanwhile, as `is_released` does.
+    Hashes a file that changed since its last check. Raises Stopped soon after `stop` is set.
     """
     name = chat_model_name(named)
     if name in CHAT_MODELS or ("/" not in name and not name.endswith(".gguf")):
         fetch = "voxtui models fetch" if named == AUTO else f"voxtui models fetch {name}"
-        return _downloaded(chat_model(name), fetch, beat)
+        return _downloaded(chat_model(name), fetch, stop)
     path = user_path(name)
     check_gguf(path)
     return path
 
 
-def _downloaded(model: Model, fetch: str, beat: Callable[[], object]) -> Path:
+def _downloaded(model: Model, fetch: str, stop: Flag) -> Path:
     path, file = model.path, model.file
     assert file is not None
     problem = ""
@@ -66,7 +70,7 @@ def _downloaded(model: Model, fetch: str, beat: Callable[[], object]) -> Path:
         problem = f"The chat model {model.name} is not on this machine yet."
     elif not has_size(path, file):
         problem = f"{path} is damaged: {path.stat().st_size} bytes instead of {file.size}."
-    elif not is_released(path, file, beat):
+    elif not is_released(path, file, stop):
         problem = f"Checksum mismatch for {path}."
     if problem:
         missing = file.size - partial_size(path, file)
@@ -105,18 +109,19 @@ def voxtral_directory(model: str, rehash: bool = False) -> Path:
 
 
 @access_errors()
-def whisper_directory(beat: Callable[[], object] = lambda: None) -> Path:
-    """Return the directory of whisper-base. Raises ModelError; otherwise as `model_file`."""
-    for file in WHISPER.files:
-        path = WHISPER.directory / file.path
+def released_path(model: Model, stop: Flag = NEVER) -> Path:
+    """Return the path of a model whose files are known. Raises ModelError; else as `model_file`."""
+    for file in model.known_files:
+        path = model.directory / file.path
         problem = ""
         if not path.exists():
-            problem = f"{WHISPER.name} is not on this machine yet."
-        elif not has_size(path, file) or not is_released(path, file, beat):
+            problem = f"{model.name} is not on this machine yet."
+        elif not has_size(path, file) or not is_released(path, file, stop):
             problem = f"{path} is damaged: it is not the released file."
         if problem:
-            raise ModelError(problem, f"Run `voxtui models fetch {WHISPER.name}`.")
-    return WHISPER.directory
+            hint = f"Run `voxtui models fetch {model.name}` ({model.size / 1e6:.0f} MB)."
+            raise ModelError(problem, hint)
+    return model.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +129,30 @@ class KokoroFiles:
     """The files that Kokoro loads."""
 
     model: Path
-    config: Path
+    config: Path | None
+    """None: the small model's, which has no such file"""
     voice: Path
+
+    @property
+    def is_small(self) -> bool:
+        """True for 8-bit weights for onnxruntime."""
+        return self.model.suffix == ".onnx"
 
 
 @access_errors()
-def kokoro_files(config: VoiceConfig, rehash: bool = False, language: str = "en") -> KokoroFiles:
+def kokoro_files(
+    config: VoiceConfig, rehash: bool = False, language: str = "en", small: bool = True
+) -> KokoroFiles:
     """Return the files that `voice.kokoro` names, and the downloaded ones for the rest.
 
-    The voice is that of `language`, a key of KOKORO_VOICES. Raises ModelError if a file is missing
-    or changed; `rehash` as for `voxtral_directory`.
+    If it is not here, those of the small model, unless `small` is False. The voice is that of
+    `language`, a key of KOKORO_VOICES. Raises ModelError if a file is missing or changed; `rehash`
+    as for `voxtral_directory`.
     """
     model, name = kokoro(config), kokoro_voice(config, language)
+    if small and not config.kokoro.model and not _directory_with(model, KOKORO_MODEL):
+        with suppress(ModelError):
+            return _small_kokoro_files(name)
     fetch = "" if language == "en" else f" --language {language}"
 
     def find(named: str, file: str) -> Path:
@@ -146,10 +163,9 @@ def kokoro_files(config: VoiceConfig, rehash: bool = False, language: str = "en"
                     f"There is no file {path}.", "Set voice.kokoro to the path of that file."
                 )
             return path
-        for directory in (model.path, _hub_cache(model)):
-            if (directory / file).is_file():
-                _check_unchanged([directory / file], model, rehash)
-                return directory / file
+        if directory := _directory_with(model, file):
+            _check_unchanged([directory / file], model, rehash)
+            return directory / file
         raise missing(model, file, fetch)
 
     named = config.kokoro
@@ -159,6 +175,20 @@ def kokoro_files(config: VoiceConfig, rehash: bool = False, language: str = "en"
         config=find(named.config, "config.json"),
         voice=find(named_voice, f"voices/{name}.pt"),
     )
+
+
+def _directory_with(model: Model, file: str) -> Path | None:
+    directories = (model.path, _hub_cache(model))
+    return next((path for path in directories if (path / file).is_file()), None)
+
+
+def _small_kokoro_files(voice: str) -> KokoroFiles:
+    """Return the small model with `voice`. Raises ModelError if it lacks either."""
+    folder = released_path(SMALL_KOKORO)
+    path = folder / "voices" / f"{voice}.bin"
+    if not path.is_file():
+        raise ModelError(f"{SMALL_KOKORO.name} has no voice {voice}.")
+    return KokoroFiles(folder / SMALL_KOKORO_MODEL, None, path)
 
 
 def missing(model: Model, file: str = "", option: str = "") -> ModelError:

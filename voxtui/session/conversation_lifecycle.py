@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 from voxtui.dialogue.engine_commands import NewConversation, RecallConversation
+from voxtui.dialogue.protocols import Past
 from voxtui.session.user_session import NotAllowed, UserSession
-from voxtui.storage.conversation_writer import ConversationWriter, Snapshot, StoredConversation
+from voxtui.storage.conversation_writer import ConversationWriter, StoredConversation
 from voxtui.storage.saved_session import Record
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.protocols import Past
 
 
 class Conversation:
@@ -28,7 +25,6 @@ class Conversation:
         self._switched = False
         """True: the engine may still report turns of the conversation before this one."""
         self._before: StoredConversation | None = None
-        """The conversation before the new one."""
 
     def note_turn(self) -> None:
         self._has_begun, self._switched = True, False
@@ -39,7 +35,7 @@ class Conversation:
             return
         turns = self._record.turns.copy().items()
         answered_by = {n: turn.result.brain if turn.result else "" for n, turn in turns}
-        self._log.store(Snapshot(self._session.engine.past, answered_by))
+        self._log.store(self._session.engine.past, answered_by)
 
     def begin_new(self) -> None:
         self.store()
@@ -79,4 +75,4 @@ class Conversation:
     def _past_of(self, conversation: int) -> Past:
         """Return the turns of a stored conversation, to which what follows is added."""
         self.store()
-        return self._log.resume(conversation, lambda: next(self._past_numbers))
+        return self._log.resume(conversation, self._past_numbers)

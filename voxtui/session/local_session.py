@@ -4,46 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
+from voxtui.dialogue import engine_commands as commands
+from voxtui.dialogue import events
 from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.engine import LEAVING_SECONDS
-from voxtui.dialogue.engine_commands import (
-    Attach,
-    Cancel,
-    Command,
-    Mute,
-    NewConversation,
-    NewTurn,
-    Redo,
-    Release,
-    ReplaceComponents,
-    RescanDevices,
-    SendText,
-    Speak,
-    Talk,
-)
-from voxtui.dialogue.events import (
-    ChangeFailed,
-    Loaded,
-    LoadFailed,
-    MicrophoneLost,
-    MicrophoneOpened,
-    Notice,
-    State,
-    StateChanged,
-    TurnFinished,
-    TurnStarted,
-    UserWords,
-)
+from voxtui.dialogue.events import State
 from voxtui.dialogue.history.attachments import Attachment, attached_tokens
 from voxtui.errors import DeviceError, ModelMissing, VoxtuiError, strip_control_characters
-from voxtui.session.clip_player import ClipPlayer, OpenClip
+from voxtui.session.clip_player import ClipPlayer
 from voxtui.session.conversation_lifecycle import Conversation
 from voxtui.session.user_session import (
     ClipEnded,
@@ -73,35 +47,46 @@ MODEL_KEYS = frozenset(
     (
         "brain.name",
         "brain.embedded.model",
+        "brain.language",
         "generation.preset",
         "voice.engine",
+        "voice.name",
     )
 )
 """Config keys whose new value loads a model."""
 
 
-ENDS_TALKING = (SendText, Redo, Cancel, NewConversation, ReplaceComponents, RescanDevices, Speak)
+ENDS_TALKING = (
+    commands.SendText,
+    commands.Redo,
+    commands.Cancel,
+    commands.NewConversation,
+    commands.ReplaceComponents,
+    commands.RescanDevices,
+    commands.Speak,
+)
 """Commands after which neither a clip nor a held key goes on."""
 
 Notify: TypeAlias = Callable[[str], object]
 """Shows a sentence to the user. Any thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Factories:
-    """Functions that make one part each, as a configuration wants it. Each raises VoxtuiError.
+class Factories(Protocol):
+    """Makes one part each, as a configuration wants it. Each method raises VoxtuiError.
 
-    The function that brain and voice get shows a sentence to the user, from any thread. `reload`
-    makes both after a failed start; its last argument allows it to download the chat model.
+    `notify` shows a sentence to the user, from any thread. `reload` makes brain and voice after a
+    failed start, and may download the chat model if `download_chat`.
     """
 
-    microphone: Callable[[Config], Microphone]
-    speaker: Callable[[Config], Speaker]
-    brain: Callable[[Config, Notify], Brain | Fallbacks[Brain]]
-    voice: Callable[[Config, Notify], Voice | Fallbacks[Voice] | None]
-    reload: Callable[[Config, Notify, bool], ReplaceComponents]
-    devices: Callable[[], Sequence[Device]]
-    cancels_echo: Callable[[Config], bool]
+    def microphone(self, config: Config) -> Microphone: ...
+    def speaker(self, config: Config) -> Speaker: ...
+    def brain(self, config: Config, notify: Notify) -> Brain | Fallbacks[Brain]: ...
+    def voice(self, config: Config, notify: Notify) -> Voice | Fallbacks[Voice] | None: ...
+    def reload(
+        self, config: Config, notify: Notify, download_chat: bool
+    ) -> commands.ReplaceComponents: ...
+    def devices(self) -> Sequence[Device]: ...
+    def cancels_echo(self, config: Config) -> bool: ...
 
 
 class LocalSession(UserSession):
@@ -111,19 +96,18 @@ class LocalSession(UserSession):
         deliver: Callable[[UserSessionEvent], object],
         config: Config,
         clips: Sequence[tuple[str, Path]] = (),
-        open_clip: OpenClip | None = None,
         factories: Factories | None = None,
     ) -> None:
         super().__init__(make_engine, deliver)
         self.config = config
         """the settings in force; after a failed start those that are tried"""
-        self.clips = ClipPlayer(clips, open_clip, self, deliver)
+        self.clips = ClipPlayer(clips, self, config.audio.max_utterance_s, deliver)
         self.record = Record(datetime.now())
         self.microphone: str | None = ""
         """the name of the microphone; empty: not known yet; None: there is none"""
         self.talking: int | None = None
         """the turn for which a key or a mouse button is down"""
-        self.turn: TurnStarted | None = None
+        self.turn: events.TurnStarted | None = None
         """the newest turn that the engine began"""
         self.queued: deque[str] = deque()
         """texts that wait until the models are loaded"""
@@ -134,12 +118,12 @@ class LocalSession(UserSession):
         """values whose parts are being loaded, by key"""
         self.models_are_new = False
         """True if the newest Loaded brought models that were not in use before"""
-        self._loaded: Loaded | None = None
+        self._loaded: events.Loaded | None = None
         self._factories = factories
         self._may_download = False
         self._deliver = deliver
         self.log = ConversationWriter(
-            Conversations(history_file()), lambda sentence: deliver(Notice(sentence))
+            Conversations(history_file()), lambda sentence: deliver(events.Notice(sentence))
         )
         self.conversation = Conversation(self, self.record, self.log)
 
@@ -163,28 +147,30 @@ class LocalSession(UserSession):
             return
         super().take(event)
         self.record.take(event)
-        if isinstance(event, TurnFinished | UserWords):
+        if isinstance(event, events.TurnFinished | events.UserWords):
             self.conversation.store()
         match event:
-            case MicrophoneOpened(name):
+            case events.MicrophoneOpened(name):
                 self.microphone = name
-            case Loaded():
+            case events.Loaded():
                 self._take_loaded(event)
-            case MicrophoneLost():
+            case events.MicrophoneLost():
                 self.microphone = self.talking = None
-            case LoadFailed():
+            case events.LoadFailed():
                 self.microphone, self._loaded = "", None
-            case ChangeFailed():
+            case events.ChangeFailed():
                 self._trying.clear()
-            case TurnStarted():
+            case events.TurnStarted():
                 self.turn = event
                 self.conversation.note_turn()
-            case StateChanged(State.THINKING) if self.turn and self.talking == self.turn.turn:
+            case events.StateChanged(State.THINKING) if (
+                self.turn and self.talking == self.turn.turn
+            ):
                 self.talking = None
-            case StateChanged(State.READY) if self.state is State.READY and not self._trying:
+            case events.StateChanged(State.READY) if self.state is State.READY and not self._trying:
                 if self.queued and self.talking is None and not self.busy:
                     self.say(self.queued.popleft())
-            case TurnFinished(turn) if self.talking == turn.number:
+            case events.TurnFinished(turn) if self.talking == turn.number:
                 self.talking = None
             case _:
                 pass
@@ -193,10 +179,10 @@ class LocalSession(UserSession):
     def busy(self) -> bool:
         return super().busy or self.clips.playing
 
-    def post(self, command: Command) -> int:
+    def post(self, command: commands.Command) -> int:
         """Have the engine do `command`. One that ends a turn also ends a clip and a held key."""
         if isinstance(command, ENDS_TALKING):
-            if isinstance(command, NewTurn):
+            if isinstance(command, commands.NewTurn):
                 self._require_model()
             self.clips.stop()
             self.talking = None
@@ -227,7 +213,7 @@ class LocalSession(UserSession):
         Raises NotAllowed.
         """
         if self.listens_by_itself and self.turn is not None:
-            self.post(Release(at, self.turn.turn))
+            self.post(commands.Release(at, self.turn.turn))
             return
         self._require_model()
         if self.microphone is None:
@@ -235,23 +221,27 @@ class LocalSession(UserSession):
             others = f"Type, or play a sample clip (1 to {count})." if count else "Type instead."
             raise NotAllowed(f"There is no microphone. {others}")
         self.clips.stop()
-        self.talking = self.post(Talk(at))
+        self.talking = self.post(commands.Talk(at))
 
     def end_talking(self, at: float) -> None:
         """End the utterance that a key or button began. Do nothing if there is none."""
         if self.talking is not None:
-            self.post(Release(at, self.talking))
+            self.post(commands.Release(at, self.talking))
             self.talking = None
 
     @property
     def can_stop(self) -> bool:
-        return self.busy or self.state in (State.LISTENING, State.THINKING, State.SPEAKING)
+        return self.busy or self.state in (
+            State.LISTENING,
+            State.THINKING,
+            State.SPEAKING,
+        )
 
     def stop(self) -> bool:
         """Discard the utterance or end the answer. Return False if there was neither."""
         if not self.can_stop:
             return False
-        self.post(Cancel())
+        self.post(commands.Cancel())
         return True
 
     def say(self, text: str, at: float | None = None) -> int | None:
@@ -259,7 +249,7 @@ class LocalSession(UserSession):
         if self.failed or self.state is State.LOADING or self._trying:
             self.queued.append(text)
             return None
-        return self.post(SendText(text, at))
+        return self.post(commands.SendText(text, at))
 
     def answer_again(self, at: float | None = None, turn: int | None = None) -> None:
         """Answer `turn`, or the newest turn, once more; after a failed start, try it again.
@@ -276,7 +266,7 @@ class LocalSession(UserSession):
             turn = next(answered, None)
         if turn is None:
             raise NotAllowed("Nothing has been said yet that could be answered again.")
-        self.post(Redo(turn, at=at))
+        self.post(commands.Redo(turn, at=at))
 
     def words_of(self, turn: int | None = None) -> tuple[int, str]:
         """Return the number and the user's words of `turn`, or of the newest turn with words.
@@ -295,7 +285,7 @@ class LocalSession(UserSession):
 
         Returns the number of the new turn. Raises NotAllowed.
         """
-        return self.post(Redo(turn, text, at))
+        return self.post(commands.Redo(turn, text, at))
 
     def new_conversation(self) -> None:
         self.conversation.begin_new()
@@ -315,7 +305,7 @@ class LocalSession(UserSession):
             self._notify(f"{file}: cannot be read: {error.strerror}.")
             return
         if text.strip():
-            self.post(Attach(Attachment("your notes", strip_control_characters(text))))
+            self.post(commands.Attach(Attachment("your notes", strip_control_characters(text))))
 
     @property
     def text_room(self) -> tuple[int, int]:
@@ -333,7 +323,7 @@ class LocalSession(UserSession):
 
     def toggle_mute(self) -> bool:
         self.muted = not self.muted
-        self.engine.post(Mute(self.muted))
+        self.engine.post(commands.Mute(self.muted))
         return self.muted
 
     def save(self) -> Path:
@@ -383,7 +373,7 @@ class LocalSession(UserSession):
 
     def rescan_devices(self) -> None:
         self.check_rescan()
-        self.post(RescanDevices())
+        self.post(commands.RescanDevices())
 
     @property
     def can_choose_parts(self) -> bool:
@@ -438,7 +428,7 @@ class LocalSession(UserSession):
         save_values({"session.keep": stores})
         self.config = config
         if not self.failed and self.state is not State.LOADING:
-            self.engine.post(ReplaceComponents(config))
+            self.engine.post(commands.ReplaceComponents(config))
         if stores:
             self.log.begin()
             self.conversation.store()
@@ -454,7 +444,7 @@ class LocalSession(UserSession):
         self.failed = None
         self.engine.post(replace(change, **devices))
 
-    def _take_loaded(self, loaded: Loaded) -> None:
+    def _take_loaded(self, loaded: events.Loaded) -> None:
         before, self._loaded = self._loaded, loaded
         self.microphone = loaded.microphone
         adopted = self._trying if loaded.changed or before is None else {}
@@ -471,25 +461,33 @@ class LocalSession(UserSession):
             self._trying.clear()
 
     def _notify(self, sentence: str) -> None:
-        self._deliver(Notice(sentence, "information"))
+        self._deliver(events.Notice(sentence, "information"))
 
 
 def _change(
     factories: Factories | None, key: str, config: Config, before: Config, notify: Notify
-) -> ReplaceComponents:
+) -> commands.ReplaceComponents:
     """Make the parts that another value of `key` needs. Raises VoxtuiError."""
     assert factories is not None
     match key.split("."):
         case ["audio", _]:
-            return ReplaceComponents(config, **_device(factories, key, config))
+            return commands.ReplaceComponents(config, **_device(factories, key, config))
         case ["vad", _]:
             if factories.cancels_echo(config) == factories.cancels_echo(before):
-                return ReplaceComponents(config)
-            return ReplaceComponents(config, microphone=factories.microphone(config))
+                return commands.ReplaceComponents(config)
+            return commands.ReplaceComponents(config, microphone=factories.microphone(config))
         case ["voice", _]:
-            return ReplaceComponents(config, voice=factories.voice(config, notify) or "none")
+            return commands.ReplaceComponents(
+                config, voice=factories.voice(config, notify) or "none"
+            )
+        case ["brain", "language"]:
+            return commands.ReplaceComponents(
+                config,
+                brain=factories.brain(config, notify),
+                voice=factories.voice(config, notify) or "none",
+            )
         case _:
-            return ReplaceComponents(config, brain=factories.brain(config, notify))
+            return commands.ReplaceComponents(config, brain=factories.brain(config, notify))
 
 
 def _device(factories: Factories | None, key: str, config: Config) -> dict[str, Any]:

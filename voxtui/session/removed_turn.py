@@ -18,7 +18,6 @@ class RemovedTurn:
     after: int | None
     """the turn before it in the history; None: it was the first"""
     record: SessionTurn | None
-    """its part of what is saved"""
 
 
 def remove_turn(session: LocalSession, number: int) -> RemovedTurn:

@@ -6,30 +6,21 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
+from voxtui.dialogue import events
 from voxtui.dialogue.data import Frame
+from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.engine_commands import Attach, Command, Confirm, NewTurn, Speak
-from voxtui.dialogue.events import (
-    Event,
-    KeyNeeded,
-    Loaded,
-    LoadFailed,
-    State,
-    ToolEnded,
-    TurnFinished,
-)
+from voxtui.dialogue.events import State
 from voxtui.dialogue.protocols import Past
 from voxtui.errors import VoxtuiError
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.engine import Engine
 
 Severity: TypeAlias = Literal["information", "warning", "error"]
 
 STRAY_KEY_SECONDS = 0.4
 
-MakeEngine: TypeAlias = Callable[[Callable[[Event], object]], "Engine"]
+MakeEngine: TypeAlias = Callable[[Callable[[events.Event], object]], "Engine"]
 """Makes an engine that reports its events to the given function."""
 
 
@@ -50,7 +41,7 @@ class ClipEnded:
     error: str = ""
 
 
-UserSessionEvent: TypeAlias = Event | ClipEnded
+UserSessionEvent: TypeAlias = events.Event | ClipEnded
 
 
 class UserSession:
@@ -62,8 +53,7 @@ class UserSession:
         self.failed: VoxtuiError | None = None
         """the error that prevented the loading of the models"""
         self._unfinished: set[int] = set()
-        self.awaits_key: KeyNeeded | None = None
-        """the call that waits for a key"""
+        self.awaits_key: events.KeyNeeded | None = None
         self._key_needed_at = 0.0
 
     @property
@@ -87,18 +77,18 @@ class UserSession:
     def take(self, event: UserSessionEvent) -> None:
         """Update the state from an event of the engine. Call it before the event is shown."""
         match event:
-            case LoadFailed(error):
+            case events.LoadFailed(error):
                 self.failed = error
-            case Loaded():
+            case events.Loaded():
                 self.failed = None
-            case TurnFinished(turn):
+            case events.TurnFinished(turn):
                 # A turn finishes before the next one begins.
                 older = {number for number in tuple(self._unfinished) if number <= turn.number}
                 self._unfinished -= older
                 self.awaits_key = None
-            case KeyNeeded():
+            case events.KeyNeeded():
                 self.awaits_key, self._key_needed_at = event, time.monotonic()
-            case ToolEnded():
+            case events.ToolEnded():
                 self.awaits_key = None
             case _:
                 pass

@@ -6,7 +6,7 @@ config.toml explains the keys to users. A `__post_init__` checks keys that depen
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -36,11 +36,8 @@ class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     model: Annotated[str, Meta(min_length=1)] = "mistralai/Voxtral-Mini-3B-2507"
     """owner/name on the hub, or a directory"""
     quantization: Literal["none", "fp8"] = "none"
-    """quantisation of the language model's weights; the audio encoder is never quantised"""
     idle_transcript: bool = True
-    """transcribe the utterance after the reply"""
     fast: bool = True
-    """try CUDA graphs and our kernels at the start, and use them if they are right and faster"""
 
 
 class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,7 +52,6 @@ class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     transcription_url: str = ""
     """the base URL of the server that transcribes; empty: `url`"""
     idle_transcript: bool = True
-    """transcribe the utterance after the reply, which sends the audio again"""
     timeout_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
 
     def __post_init__(self) -> None:
@@ -87,7 +83,6 @@ class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     language: Literal["", "de", "en", "es", "fr", "hi", "it", "nl", "pt"] = ""
     """the language that is spoken; empty: any that the brain knows"""
     clock: bool = True
-    """tell the model the date and time of each turn"""
     embedded: EmbeddedBrainConfig = EmbeddedBrainConfig()
     voxtral: VoxtralBrainConfig = VoxtralBrainConfig()
     remote: RemoteBrainConfig = RemoteBrainConfig()
@@ -109,7 +104,7 @@ class VoiceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     engine: Literal["auto", "kokoro", "embedded", "none"] = "auto"
     name: Annotated[str, Meta(min_length=1)] = "af_heart"
     speed: Annotated[float, Meta(ge=0.5, le=2.0)] = 1.0
-    timeout_s: Annotated[float, Meta(gt=0, le=60)] = 3.0
+    timeout_s: Annotated[float, Meta(gt=0, le=60)] = 10.0
     kokoro: KokoroConfig = KokoroConfig()
 
 
@@ -117,7 +112,6 @@ class AudioConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     input: Project[str] = ""
     output: Project[str] = ""
     echo_cancellation: Project[Literal["auto", "on", "off"]] = "auto"
-    """auto: with hands_free, if the extra `hands-free` is installed"""
     max_utterance_s: Project[Annotated[float, Meta(ge=1, le=600)]] = 120.0
 
 
@@ -131,7 +125,6 @@ class VadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """milliseconds of speech, each frame of 32 ms by its probability"""
     listen_while_speaking: bool = False
     name: Annotated[str, Meta(max_length=40, pattern=r"^([A-Za-z']+( [A-Za-z']+)*)?$")] = ""
-    """hands-free, only speech that begins with this name is answered; empty: all of it"""
 
     def __post_init__(self) -> None:
         if self.listen_while_speaking and not self.hands_free:
@@ -301,20 +294,13 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class ServeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
-    """off loopback, each request needs a key"""
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
-    """0: a free one"""
     sessions: Annotated[int, Meta(ge=1, le=64)] = 1
-    """conversations at once; each has models of its own"""
     uds: str = ""
-    """path of a Unix socket to listen on; empty: listen on `host` and `port`"""
     tls_cert: str = ""
-    """path of a PEM file; with `tls_key` the server speaks https"""
     tls_key: str = ""
     max_upload_mb: Annotated[int, Meta(ge=1, le=10_000)] = 100
-    """megabytes of an uploaded file, which is stored until it is complete"""
     max_audio_minutes: Annotated[int, Meta(ge=1, le=10_000)] = 180
-    """minutes of sound in an uploaded file"""
 
 
 _COMMAND_KEY = re.compile(r"ctrl\+[abd-gk-y]|f[1-9]|f1[0-2]")
@@ -358,13 +344,9 @@ class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "space"
     save_dir: str = ""
     theme: Project[Annotated[str, Meta(min_length=1)]] = "auto"
-    """`auto`: dark, light or 16 colours, by the terminal"""
     motion: Project[bool] = True
-    """scroll smoothly and let the cursor blink"""
     captions: bool = True
-    """show the words while they are spoken, if the brain recognises them so early"""
     panel: Project[Literal["auto", "line", "glance", "lab"]] = "auto"
-    """size of the latency panel; `auto`: line"""
     keys: KeysConfig = KeysConfig()
 
     def __post_init__(self) -> None:
@@ -394,9 +376,7 @@ class ToolCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = {}
     """the choices of each argument, or its type"""
     says: str = ""
-    """the answer, with `{argument}` and `{output}`; empty: the output"""
     ask: bool = True
-    """run it only after a key"""
     timeout_s: Annotated[float, Meta(gt=0, le=120)] = 10.0
 
     def __post_init__(self) -> None:
@@ -419,13 +399,9 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     enabled: bool = True
     notes_file: str = ""
-    """a Markdown file; empty: notes.md in the data directory"""
     read_notes: bool = False
-    """each conversation begins with the notes"""
     calendar_file: str = ""
-    """an .ics file; empty: no calendar"""
     shared: tuple[str, ...] = ()
-    """tools whose results a remote brain gets"""
     command: tuple[ToolCommand, ...] = ()
 
     def __post_init__(self) -> None:
@@ -434,15 +410,63 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"two commands have the name {twice}")
 
 
+class McpExample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A request, and the call that it means. A small model needs one for each tool."""
+
+    say: Annotated[str, Meta(min_length=1, max_length=200)]
+    tool: str
+    """the server's name of the tool"""
+    arguments: dict[str, Any] = {}
+
+
+class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A server of the Model Context Protocol, which the user starts or names."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,15}$")]
+    """the beginning of the names of its tools"""
+    command: str = ""
+    """a program that is started, and speaks the protocol on stdin and stdout"""
+    args: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    """names of environment variables that the program gets, beside PATH, HOME and the like"""
+    url: str = ""
+    """the address of a server that runs already (streamable HTTP)"""
+    token_env: str = ""
+    """the name of the environment variable with the token of `url`"""
+    examples: tuple[McpExample, ...] = ()
+
+    def __post_init__(self) -> None:
+        if bool(self.command) == bool(self.url):
+            raise ValueError(f"{self.name}: needs either command or url")
+        if self.url and not re.fullmatch(r"https?://[^\s@]+", self.url):
+            raise ValueError(f"{self.name}: url is not of the form https://HOST/mcp")
+        if self.url and (self.args or self.env):
+            raise ValueError(f"{self.name}: args and env belong to a command")
+        if self.token_env and not self.url:
+            raise ValueError(f"{self.name}: token_env belongs to a url; a command has env")
+
+    @property
+    def origin(self) -> str:
+        """What runs, or where: an approval is for this alone."""
+        return self.url or " ".join((self.command, *map(repr, self.args)))
+
+
+class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Servers whose tools may be called. ./voxtui.toml may set none."""
+
+    server: tuple[McpServer, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [server.name for server in self.server]
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            raise ValueError(f"two servers have the name {twice}")
+
+
 class DictateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     silence_s: Annotated[float, Meta(ge=0, le=600)] = 3.0
-    """silence that ends it; 0: only a key does"""
     sound: bool = True
-    """two notes say that one may speak, where no terminal does"""
     hook: str = ""
-    """a command that gets the text on stdin; what it prints replaces the text"""
     replacements: str = ""
-    """a TOML file of words and what replaces them"""
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -458,6 +482,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     targets: TargetsConfig = TargetsConfig()
     metrics: MetricsConfig = MetricsConfig()
     tools: ToolsConfig = ToolsConfig()
+    mcp: McpConfig = McpConfig()
     dictate: DictateConfig = DictateConfig()
     ui: UiConfig = UiConfig()
     serve: ServeConfig = ServeConfig()

@@ -67,7 +67,6 @@ class LoadedConfig:
     notice: str = ""
     """sentences for the user about what is not read: a ./config.toml, retired keys"""
     retired: tuple[Setting, ...] = ()
-    """settings of older versions, which are ignored"""
 
 
 def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, str]) -> LoadedConfig:

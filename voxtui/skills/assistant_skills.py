@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +15,7 @@ from voxtui.dialogue.protocols import SkillAnswer
 from voxtui.dialogue.tool_interface import Tool, offered, rule_call
 from voxtui.dialogue.turn.safe_skills import log_failure
 from voxtui.errors import InputError
+from voxtui.skills.local_time import utc
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -36,7 +38,8 @@ class AssistantSkills:
     """Answers from rules, without a model. `now` returns the local time.
 
     `folder` holds the files of timers and reminders. Several processes may share it; one of them
-    rings. `rings` False: never this one, because it is a command that ends soon.
+    rings. `rings` False: never this one, because it is a command that ends soon. `resources` are
+    those of the tools, and closed with the skills.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class AssistantSkills:
         rings: bool = True,
         now: Callable[[], datetime] = datetime.now,
         tools: tuple[Tool, ...] = (),
+        resources: ExitStack | None = None,
     ) -> None:
         from voxtui.skills.ringing import Ringing
         from voxtui.skills.timer_store import Entries, TimerStore
@@ -54,6 +58,7 @@ class AssistantSkills:
         self._emit: Callable[[Event], object] = lambda event: None
         self.now = now
         self.tools = tools
+        self._resources = resources or ExitStack()
         self._retry = ""
         """the request that the user's next words complete"""
         self._lock: BaseFileLock | None = None
@@ -78,6 +83,7 @@ class AssistantSkills:
     def close(self) -> None:
         """End the thread, and let another voxtui ring. May be called twice."""
         self._closed = True
+        self._resources.close()
         self._changed.set()
         if self._thread.is_alive():
             self._thread.join(CLOSE_SECONDS)
@@ -133,8 +139,6 @@ class AssistantSkills:
 
     def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
         """Stop what rings. See Skills."""
-        from voxtui.skills.rules.hours import utc
-
         ringing = self._ringing
         rings = bool(ringing.entries) or (snooze and ringing.just_rang(utc(self.now())))
         if rings or missed:
@@ -146,7 +150,6 @@ class AssistantSkills:
 
     def _obey(self, words: str) -> str | None:
         """Return the answer to words about what rings or rang; None: they are about else."""
-        from voxtui.skills.rules.hours import utc
         from voxtui.skills.rules.timer_words import ringing_orders
 
         missed = any(one.missed for one in (*self._entries.timers, *self._entries.reminders))
@@ -168,7 +171,6 @@ class AssistantSkills:
     def _snooze(self, seconds: float) -> str:
         """Have it ring again. Any thread."""
         from voxtui.skills.ringing import snooze_sentence, snoozed
-        from voxtui.skills.rules.hours import utc
 
         again = self._ringing.entries or self._ringing.stopped
         until = utc(self.now()) + timedelta(seconds=seconds)
@@ -214,7 +216,6 @@ class AssistantSkills:
     def _look(self) -> float:
         """Report changes of the files, ring what is due, and return seconds until the next look."""
         from voxtui.skills.ringing import AHEAD_SECONDS
-        from voxtui.skills.rules.hours import utc
 
         try:
             self._carry_out_stop()
@@ -302,8 +303,6 @@ class AssistantSkills:
         return ringing.wait(now)
 
     def _end_ringing(self) -> None:
-        from voxtui.skills.rules.hours import utc
-
         self._ringing.stop(utc(self.now()))
         self._emit(RingsIn(None))
         self._announced = None  # what is due at this moment is announced anew

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from voxtui.skills.rules.hours import local, say_moment, utc
+from voxtui.skills.local_time import local, utc
 from voxtui.skills.rules.intents import (
     CancelReminder,
     Do,
@@ -17,7 +17,7 @@ from voxtui.skills.rules.intents import (
     TimerRequest,
     Which,
 )
-from voxtui.skills.rules.spoken import say_span, spoken_list
+from voxtui.skills.rules.spoken import say_moment, say_span, spoken_list
 from voxtui.skills.timer_store import MOST_ENTRIES, Entries, Reminder, Timer, TimerStore
 
 Request = TimerRequest | NewReminder | ListReminders | CancelReminder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
@@ -13,15 +13,6 @@ from voxtui.dialogue.data import Token
 from voxtui.dialogue.protocols import Past, PastTurn
 from voxtui.errors import InputError
 from voxtui.storage.conversation_database import UNDO_SECONDS, Conversations, Exchange
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The history of the engine after a turn. It drops old turns, and the file does not."""
-
-    past: Past
-    answered_by: Mapping[int, str]
-    """the name of the brain of each turn of this session that was not replaced"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +40,9 @@ class ConversationWriter:
         self.conversations = conversations
         self._tell = tell
         self._current = StoredConversation()
-        self._queue: SimpleQueue[tuple[StoredConversation, Snapshot] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[StoredConversation, Past, Mapping[int, str]] | None] = (
+            SimpleQueue()
+        )
         self._thread: threading.Thread | None = None
 
     @property
@@ -74,21 +67,24 @@ class ConversationWriter:
     def go_back(self, before: StoredConversation) -> None:
         self._current = before
 
-    def resume(self, conversation: int, numbers: Callable[[], int]) -> Past:
-        """Go on with a stored conversation. `numbers` makes the numbers of its turns.
+    def resume(self, conversation: int, numbers: Iterator[int]) -> Past:
+        """Go on with a stored conversation. Its turns get the next `numbers`.
 
         Raises InputError.
         """
         stored = self.conversations.read(conversation)
-        turns = {row: _as_turn(exchange, numbers()) for row, exchange in stored.items()}
+        turns = {row: _as_turn(exchange, next(numbers)) for row, exchange in stored.items()}
         rows = {_key(turn): _Row(row, stored[row]) for row, turn in turns.items()}
         self._current = StoredConversation(conversation, rows)
         return tuple(turns.values())
 
-    def store(self, snapshot: Snapshot) -> None:
-        """Store what is new in `snapshot`. Returns at once."""
+    def store(self, past: Past, answered_by: Mapping[int, str]) -> None:
+        """Store what is new in the history of the engine, which drops old turns. Returns at once.
+
+        `answered_by`: the brain's name of each turn of this session that was not replaced.
+        """
         if self.is_open:
-            self._queue.put((self._current, snapshot))
+            self._queue.put((self._current, past, answered_by))
 
     def close(self, seconds: float | None = None) -> None:
         """Write what was stored, for `seconds` at most."""
@@ -114,13 +110,14 @@ class ConversationWriter:
         self._tell(f"This conversation is not kept. {error}")
         return True
 
-    def _update(self, current: StoredConversation, snapshot: Snapshot) -> bool:
-        """Write the difference between `snapshot` and what is stored; False: there is none."""
+    def _update(
+        self, current: StoredConversation, past: Past, answered_by: Mapping[int, str]
+    ) -> bool:
+        """Write what is new, see `store`. Return False if nothing is."""
         rows = current.rows or {}
         now = time.time()
         exchanges = {
-            _key(turn): _as_exchange(turn, now, snapshot.answered_by.get(turn.number, ""))
-            for turn in snapshot.past
+            _key(turn): _as_exchange(turn, now, answered_by.get(turn.number, "")) for turn in past
         }
         if not rows and all(exchange.attached for exchange in exchanges.values()):
             return False
@@ -128,7 +125,7 @@ class ConversationWriter:
         replaced = [
             key for key in rows
             if key not in exchanges and isinstance(key, int) and key > 0
-            and key not in snapshot.answered_by
+            and key not in answered_by
         ]  # fmt: skip
         changed = {
             row.number: exchanges[key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -40,10 +40,16 @@ class Headline:
 
     name: str
     unit: str
-    of: Callable[[Turn], float | None]
-    target: Callable[[Targets], float | None]
+    attribute: str
+    """its name in Turn and, where it has a target, in Targets"""
     mark: Milestone | None = None
     """the mark that ends it, for a time"""
+
+    def of(self, turn: Turn) -> float | None:
+        return getattr(turn, self.attribute)
+
+    def target(self, targets: Targets) -> float | None:
+        return getattr(targets, self.attribute, None)
 
     @property
     def key(self) -> str:
@@ -60,28 +66,10 @@ class Headline:
         return None if self.mark is None else turn.ms(self.mark, since=Milestone.SPEECH_ENDED)
 
 
-TTFT = Headline(
-    "TTFT",
-    "ms",
-    lambda turn: turn.ttft_ms,
-    lambda targets: targets.ttft_ms,
-    Milestone.FIRST_TOKEN,
-)
-FIRST_SOUND = Headline(
-    "First sound",
-    "ms",
-    lambda turn: turn.first_sound_ms,
-    lambda targets: targets.first_sound_ms,
-    Milestone.FIRST_SOUND,
-)
-TOTAL = Headline(
-    "Total",
-    "ms",
-    lambda turn: turn.total_ms,
-    lambda targets: targets.total_ms,
-    Milestone.LAST_TOKEN,
-)
-SPEED = Headline("Tokens/s", "", lambda turn: turn.tokens_per_s, lambda targets: None)
+TTFT = Headline("TTFT", "ms", "ttft_ms", Milestone.FIRST_TOKEN)
+FIRST_SOUND = Headline("First sound", "ms", "first_sound_ms", Milestone.FIRST_SOUND)
+TOTAL = Headline("Total", "ms", "total_ms", Milestone.LAST_TOKEN)
+SPEED = Headline("Tokens/s", "", "tokens_per_s")
 
 TIMES = (TTFT, FIRST_SOUND, TOTAL)
 

@@ -35,7 +35,6 @@ class SessionTurn:
     heard_reply: str | None = None
     """the part of the reply that was played, if it was cut off"""
     result: Turn | None = None
-    """the result, once the turn is over"""
     replaces: int | None = None
     """the turn that leaves the record once this one is over"""
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from voxtui.dialogue.tool_interface import Tool
 from voxtui.settings.paths import notes_file
-from voxtui.settings.schema import ToolsConfig
+from voxtui.settings.schema import Config, ToolsConfig
 from voxtui.tools.clipboard import clipboard_tool
 from voxtui.tools.machine import machine_tools
 from voxtui.tools.notes import Notes
 from voxtui.tools.user_commands import command_tool
+
+if TYPE_CHECKING:
+    from voxtui.tools.mcp.mcp_servers import McpServers
 
 
 def build_tools(config: ToolsConfig) -> tuple[Tool, ...]:
@@ -26,4 +31,22 @@ def build_tools(config: ToolsConfig) -> tuple[Tool, ...]:
         from voxtui.tools.calendar import calendar_tool
 
         tools.append(calendar_tool(Path(config.calendar_file).expanduser()))
+    return _shared(tools, config)
+
+
+def build_server_tools(config: Config) -> tuple[tuple[Tool, ...], McpServers]:
+    """Return the tools of MCP servers that the user has allowed, and what calls them.
+
+    Reads one file; starts no server. Raises InputError.
+    """
+    from voxtui.tools.mcp.approvals import approvals_file, read_approvals
+    from voxtui.tools.mcp.mcp_servers import McpServers
+    from voxtui.tools.mcp.mcp_tools import mcp_tools
+
+    servers = McpServers(config.mcp.server)
+    allowed = read_approvals(approvals_file())
+    return _shared(mcp_tools(config.mcp.server, allowed, servers), config.tools), servers
+
+
+def _shared(tools: Iterable[Tool], config: ToolsConfig) -> tuple[Tool, ...]:
     return tuple(replace(tool, shared=tool.name in config.shared) for tool in tools)

@@ -26,79 +26,75 @@ _HERE = rf"(?: (?:on|in|of) {_MACHINE})?(?: (?:right )?now| at the moment)?"
 _DISK = r"(?:disks?|hard (?:disk|drive)|drive|ssd|disk space)"
 
 
-def _question(*forms: str) -> Callable[[str], str | None]:
-    whole = whole_requests(*forms)
-    return lambda words: "{}" if whole.fullmatch(plain(words)) else None
-
-
 def machine_tools() -> tuple[Tool, ...]:
     return (
-        Tool(
-            "disk",
-            "how full this computer's disk is",
-            lambda arguments, cancelled: disk(),
-            examples=(("Is there still room on my drive?", "{}"),),
-            triggers=(rf"\b{_DISK}\b", r"\bstorage\b"),
-            rule=_question(
-                rf"how much (?:free )?(?:disk |hard disk |storage )?space (?:do i have|have i got"
-                rf"|is(?: there)?)(?: (?:left|free|available))?(?: on {_MY} {_DISK})?{_HERE}",
-                rf"how full is {_MY} {_DISK}{_HERE}",
-                rf"is {_MY} {_DISK} (?:nearly |almost |getting )?full{_HERE}",
-                rf"how much room is (?:there )?(?:left )?on {_MY} {_DISK}{_HERE}",
-            ),
+        _question(
+            "disk", "how full this computer's disk is", lambda cancelled: disk(),
+            "Is there still room on my drive?",
+            (rf"\b{_DISK}\b", r"\bstorage\b"),
+            rf"how much (?:free )?(?:disk |hard disk |storage )?space (?:do i have|have i got"
+            rf"|is(?: there)?)(?: (?:left|free|available))?(?: on {_MY} {_DISK})?{_HERE}",
+            rf"how full is {_MY} {_DISK}{_HERE}",
+            rf"is {_MY} {_DISK} (?:nearly |almost |getting )?full{_HERE}",
+            rf"how much room is (?:there )?(?:left )?on {_MY} {_DISK}{_HERE}",
         ),
-        Tool(
-            "memory",
-            "how much of this computer's memory is free",
-            lambda arguments, cancelled: memory(),
-            examples=(("Is my computer short of memory?", "{}"),),
-            triggers=(r"\b(?:memory|ram)\b.*\b(?:computer|machine|laptop|pc|free|used|left)\b",
-                      r"\b(?:computer|machine|laptop|pc|free|used)\b.*\b(?:memory|ram)\b"),
-            rule=_question(
-                rf"how much (?:free )?(?:memory|ram) (?:do i have|have i got|is(?: there)?)"
-                rf"(?: (?:left|free|available|used|in use))?{_HERE}",
-                rf"how much (?:memory|ram) is {_MACHINE} using{_HERE}",
-            ),
+        _question(
+            "memory", "how much of this computer's memory is free", lambda cancelled: memory(),
+            "Is my computer short of memory?",
+            (r"\b(?:memory|ram)\b.*\b(?:computer|machine|laptop|pc|free|used|left)\b",
+             r"\b(?:computer|machine|laptop|pc|free|used)\b.*\b(?:memory|ram)\b"),
+            rf"how much (?:free )?(?:memory|ram) (?:do i have|have i got|is(?: there)?)"
+            rf"(?: (?:left|free|available|used|in use))?{_HERE}",
+            rf"how much (?:memory|ram) is {_MACHINE} using{_HERE}",
         ),
-        Tool(
-            "battery",
-            "this computer's battery",
-            lambda arguments, cancelled: battery(),
-            examples=(("Does my laptop need charging?", "{}"),),
-            triggers=(r"\b(?:my|laptop|computer|machine)\b.*\b(?:battery|charge[ds]?|charging)\b",
-                      r"\b(?:battery|charge[ds]?|charging)\b.*\b(?:my|laptop|computer|left)\b"),
-            rule=_question(
-                rf"(?:what|how|how full|how charged) is {_MY} battery(?: (?:at|level))?{_HERE}",
-                rf"what is (?:my|the) battery level{_HERE}",
-                rf"how much (?:battery|charge) (?:do i have|have i got|is|is there)"
-                rf"(?: left)?(?: in {_MY} battery)?{_HERE}",
-            ),
+        _question(
+            "battery", "this computer's battery", lambda cancelled: battery(),
+            "Does my laptop need charging?",
+            (r"\b(?:my|laptop|computer|machine)\b.*\b(?:battery|charge[ds]?|charging)\b",
+             r"\b(?:battery|charge[ds]?|charging)\b.*\b(?:my|laptop|computer|left)\b"),
+            rf"(?:what|how|how full|how charged) is {_MY} battery(?: (?:at|level))?{_HERE}",
+            rf"what is (?:my|the) battery level{_HERE}",
+            rf"how much (?:battery|charge) (?:do i have|have i got|is|is there)"
+            rf"(?: left)?(?: in {_MY} battery)?{_HERE}",
         ),
-        Tool(
-            "uptime",
-            "how long this computer has been on",
-            lambda arguments, cancelled: uptime(),
-            examples=(("Since when has my machine been on?", "{}"),),
-            triggers=(r"\buptime\b", rf"\b{_MACHINE}\b.*\b(?:running|on|up|started|rebooted)\b"),
-            rule=_question(
-                rf"how long has {_MACHINE} been (?:running|on|up|switched on)(?: for)?",
-                rf"how long is {_MACHINE} (?:running|on|up)", r"what is (?:my|the) uptime",
-            ),
+        _question(
+            "uptime", "how long this computer has been on", lambda cancelled: uptime(),
+            "Since when has my machine been on?",
+            (r"\buptime\b", rf"\b{_MACHINE}\b.*\b(?:running|on|up|started|rebooted)\b"),
+            rf"how long has {_MACHINE} been (?:running|on|up|switched on)(?: for)?",
+            rf"how long is {_MACHINE} (?:running|on|up)",
+            r"what is (?:my|the) uptime",
         ),
-        Tool(
-            "git_status",
-            "uncommitted changes in this folder's git repository",
-            git_status,
-            examples=(("What's changed in this repo?", "{}"),),
-            triggers=(r"\b(?:git|commits?|committed|uncommitted|repo|repository|branch)\b",),
-            timeout_s=COMMAND_SECONDS + 1,
-            rule=_question(
-                r"what is (?:the|my) git status",
-                r"(?:do i have|have i got|are there) (?:any )?uncommitted changes(?: here)?",
-                r"(?:what|which) branch am i on",
-            ),
+        _question(
+            "git_status", "uncommitted changes in this folder's git repository", git_status,
+            "What's changed in this repo?",
+            (r"\b(?:git|commits?|committed|uncommitted|repo|repository|branch)\b",),
+            r"what is (?:the|my) git status",
+            r"(?:do i have|have i got|are there) (?:any )?uncommitted changes(?: here)?",
+            r"(?:what|which) branch am i on",
         ),
     )  # fmt: skip
+
+
+def _question(
+    name: str,
+    line: str,
+    look: Callable[[Flag], ToolResult],
+    example: str,
+    triggers: tuple[str, ...],
+    *forms: str,
+) -> Tool:
+    """Return a tool without arguments. `forms`: whole requests that need no model."""
+    whole = whole_requests(*forms)
+    return Tool(
+        name,
+        line,
+        lambda arguments, cancelled: look(cancelled),
+        examples=((example, "{}"),),
+        triggers=triggers,
+        timeout_s=COMMAND_SECONDS + 1,
+        rule=lambda words: "{}" if whole.fullmatch(plain(words)) else None,
+    )
 
 
 def _gigabytes(count: float) -> str:
@@ -153,7 +149,7 @@ def uptime() -> ToolResult:
     return ToolResult(said, said)
 
 
-def git_status(arguments: str, cancelled: Flag) -> ToolResult:
+def git_status(cancelled: Flag) -> ToolResult:
     """Count the changes of the repository in the current folder.
 
     A repository may name programs that git would run; `core.fsmonitor` is the one of `status`.

@@ -13,19 +13,10 @@ import msgspec
 from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import InputError
 from voxtui.settings.schema import ToolCommand
-from voxtui.tools.words import output_of, plain
+from voxtui.tools.words import COMMON_WORDS, output_of, plain, stem
 
 TEXT = r"[^\s-][^\0]{0,99}"
 """A text argument. It does not begin with `-`, so that no program takes it for an option."""
-
-_COMMON = frozenset(
-    re.findall(
-        r"\w+",
-        "a an and at by down for from in into it of off on out start stop switch the to turn set up"
-        " with please my all put make run show go",
-    )
-)
-
 
 READ_ALOUD = 300
 """characters of an output that is spoken as it is; the brain words a longer one"""
@@ -50,8 +41,8 @@ def command_tool(command: ToolCommand) -> Tool:
         (_filled(command.sentence, sample), json.dumps(sample)) for sample in values
     )
     words = re.sub(r"\{\w+\}", " ", command.sentence)
-    marks = [word for word in re.findall(r"[^\W\d_]+", words.lower()) if word not in _COMMON]
-    stems = "|".join(_stem(mark) for mark in marks) or r"\w"
+    marks = [word for word in re.findall(r"[^\W\d_]+", words.lower()) if word not in COMMON_WORDS]
+    stems = "|".join(stem(mark) for mark in marks) or r"\w"
     return Tool(
         command.name,
         _filled(command.sentence, dict.fromkeys(command.arguments, "…")),
@@ -63,11 +54,6 @@ def command_tool(command: ToolCommand) -> Tool:
         timeout_s=command.timeout_s + 1,
         rule=lambda text: _match(command, text),
     )
-
-
-def _stem(word: str) -> str:
-    """Return a pattern for `word` and its plural or singular."""
-    return re.escape(word.removesuffix("s")) + r"s?\b"
 
 
 def _kind(command: ToolCommand, name: str) -> tuple[str, ...]:

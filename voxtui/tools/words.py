@@ -14,6 +14,15 @@ from voxtui.skills.rules.normalise import normalise, strip_courtesy
 LONGEST_REQUEST = 300
 """characters; rules ignore a longer text"""
 
+COMMON_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "a an and at by down for from in into it of off on out start stop switch the to turn set up"
+        " with please my all put make run show go",
+    )
+)
+"""Words that do not say which tool is meant."""
+
 OUTPUT_BYTES = 4096
 TICK_SECONDS = 0.02
 
@@ -26,6 +35,11 @@ def plain(words: str) -> str:
 def whole_requests(*forms: str) -> re.Pattern[str]:
     """Return a pattern of whole requests in any of `forms`."""
     return re.compile("|".join(f"(?:{form})" for form in forms), re.IGNORECASE)
+
+
+def stem(word: str) -> str:
+    """Return a pattern for `word` and its plural or singular."""
+    return re.escape(word.removesuffix("s")) + r"s?\b"
 
 
 def output_of(command: Sequence[str], seconds: float, cancelled: Flag) -> str:

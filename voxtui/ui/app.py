@@ -17,12 +17,12 @@ from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.message import Message
 
-from voxtui.dialogue.engine_commands import Silence
+from voxtui.dialogue.engine_commands import Attach, Silence
 from voxtui.dialogue.events import Died, State
+from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Past
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import InputError
-from voxtui.session.clip_player import OpenClip
 from voxtui.session.local_session import Factories, LocalSession
 from voxtui.session.user_session import MakeEngine, NotAllowed, UserSessionEvent
 from voxtui.settings.schema import Config
@@ -40,8 +40,9 @@ from voxtui.ui.help import Help
 from voxtui.ui.keys import bindings, shown
 from voxtui.ui.main_screen import MainScreen
 from voxtui.ui.menu.menu import SETTINGS, Menu
-from voxtui.ui.menu.palette import Entry
+from voxtui.ui.menu.palette import Entry, Palette
 from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
+from voxtui.ui.prompt_screen import ATTACHED
 from voxtui.ui.status import LEVEL_SECONDS, Status
 from voxtui.ui.talk.pasted import FIELD_CHARACTERS, joined_lines
 from voxtui.ui.talk.talk import PushToTalk
@@ -82,7 +83,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         make_engine: MakeEngine,
         config: Config,
         clips: Sequence[tuple[str, Path]] = (),
-        open_clip: OpenClip | None = None,
         factories: Factories | None = None,
     ) -> None:
         # Before anything is styled, because a change would style everything once more.
@@ -93,9 +93,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
             lambda: self.post_message(EventsWaiting()),
             lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call),
         )
-        self.session = LocalSession(
-            make_engine, self._events.put, config, clips, open_clip, factories
-        )
+        self.session = LocalSession(make_engine, self._events.put, config, clips, factories)
         self.transcript = Transcript()
         self.panel = LatencyPanel(config.targets.resolved(config.brain.name))
         self.timers = Timers()
@@ -108,7 +106,10 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.main = MainScreen(self.keys, self.session, self.talk, self.turns, self.status)
         self.menu = Menu(self, self.session)
         self.continues = False
-        """begin with the newest stored conversation"""
+        self.attachments: Sequence[Attachment] = ()
+        """texts to talk about from the start"""
+        self.words = ""
+        """the user's first words, sent at the start; empty: none"""
         self.event_display = EventDisplay(self.main, self.menu, self.timers)
 
     def get_default_screen(self) -> MainScreen:
@@ -154,10 +155,17 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.set_interval(LEVEL_SECONDS, self.status.show_level)
         self.call_after_refresh(self._start)
 
-    def _start(self) -> None:
+    async def _start(self) -> None:
         gc_tuning.resume()
         past = self._continued() if self.continues else ()
+        for text in self.attachments:
+            self.session.post(Attach(text))
+            if self.words:  # else the welcome stays
+                length = len(text.text.splitlines())
+                self.transcript.add_line(ATTACHED, f"{text.name}: {length:,} lines")
         self.session.start(past)
+        if self.words:
+            await self.main.send(self.words, None)
         # Imports its library, which takes a third of a second, while the models load.
         Thread(target=rendered, args=("",), name="voxtui-markdown", daemon=True).start()
 
@@ -228,6 +236,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         listening = self.session.state is State.LISTENING
         if listening:
             self.status.show_hint()
+        self.status.follow_sound()
         self.turns.tick(listening)
 
     def _keep_pace(self) -> None:
@@ -299,13 +308,26 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
     def commands(self) -> Iterable[Entry]:
         yield from self.main.commands()
-        yield Entry(SETTINGS, "Keys", self.action_help, "what each key does")
+        yield Entry(SETTINGS, "Keys", "what each key does", action="app.help")
 
     def on_menu_chosen(self, chosen: Menu.Chosen) -> None:
-        if chosen.key == "ui.theme":
-            self.theme = theme_named(chosen.value)
+        if chosen.entry.key == "ui.theme":
+            self._show_theme(chosen.entry.value)
         else:
             self._fit_panel(self.size)
+
+    def on_palette_previewed(self, previewed: Palette.Previewed) -> None:
+        entry = previewed.entry
+        self._show_theme(entry.value if entry else self.session.config.ui.theme)
+
+    def _show_theme(self, name: str) -> None:
+        self.theme = theme_named(name)
+
+    def action_forget_all(self) -> None:
+        self.menu.forget_all()
+
+    def action_save_settings(self) -> None:
+        self.menu.save_settings()
 
     def on_menu_restarted(self) -> None:
         self.main.begin_again()

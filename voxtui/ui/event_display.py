@@ -37,8 +37,8 @@ class EventDisplay:
             case events.ReplyText(turn, text):
                 turns.show_reply(turn, text)
             case events.Caption(turn, text, settled):
-                if turns.caption(turn, text):
-                    self._main.show_caption(text, settled)
+                if view := turns.view_of(turn):
+                    view.caption(text, settled)
             case events.StateChanged(State.THINKING):
                 turns.expect_reply()
             case events.StateChanged():
@@ -49,9 +49,11 @@ class EventDisplay:
                 status.begin_turn(event.source)
                 turns.begin(event)
             case events.Captured(turn, utterance):
-                turns.show_utterance(turn, utterance)
+                if view := turns.view_of(turn):
+                    view.show_utterance(utterance)
             case events.UserWords(turn, text, doubtful):
-                turns.show_words(turn, text, doubtful)
+                if view := turns.view_of(turn):
+                    view.show_words(text, doubtful)
             case events.SpokenUpTo(turn, text):
                 turns.cut(turn, text)
             case events.TurnFinished(turn):

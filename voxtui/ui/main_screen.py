@@ -26,6 +26,13 @@ from voxtui.ui.menu.palette import Entry
 from voxtui.ui.prompt_screen import PromptScreen
 from voxtui.ui.startup import Samples
 
+WHAT_TO_KNOW = "What would you like to know?"
+"""The answer to a text that was pasted and sent without a word."""
+
+
+SPARE_ROWS = 8
+"""Empty rows below a conversation that outgrew its place. To lay out takes as long as ten words."""
+
 
 class MainScreen(PromptScreen):
     _removed: RemovedTurn | None = None
@@ -39,6 +46,7 @@ class MainScreen(PromptScreen):
             if command is None and self.bar.pasted.waiting:
                 self.give_pasted()
                 if not text:
+                    self.transcript.add_line("Vox", WHAT_TO_KNOW)
                     return
             elif not text:
                 await self.action_mend()
@@ -78,6 +86,15 @@ class MainScreen(PromptScreen):
 
     # Actions.
 
+    @on(Transcript.Filled)
+    def _make_room(self, event: Transcript.Filled) -> None:
+        """Move the prompt down, as far as the terminal allows."""
+        self.query_one("#main").styles.max_height = event.rows + SPARE_ROWS
+
+    def _move_prompt_up(self) -> None:
+        """Undo what `_make_room` did."""
+        self.query_one("#main").styles.max_height = None
+
     @on(Transcript.Step)
     def _step(self, event: Transcript.Step) -> None:
         self.turns.step(event.by)
@@ -101,10 +118,9 @@ class MainScreen(PromptScreen):
         self._removed = None
         self.turns.forget()
         self.transcript.clear()
+        self._move_prompt_up()
 
     def action_history(self, words: str = "") -> None:
-        """Find a stored conversation and go on with it; first ask whether any is stored."""
-
         def look() -> None:
             session = self.session
             folder = saved_sessions(session.config.ui.save_dir)
@@ -138,10 +154,12 @@ class MainScreen(PromptScreen):
     def show_past(self, past: Past) -> None:
         self._removed = None
         self.turns.forget()
+        self._move_prompt_up()
         show_past(self.transcript, past)
 
     def action_undo(self) -> None:
         if self._removed is not None:
+            self.program.clear_notifications()  # "it was removed" is no longer true
             put_back(self.session, self._removed)
             self.turns.put_back()
             self._removed = None
@@ -161,7 +179,6 @@ class MainScreen(PromptScreen):
         self.status.top.show_muted(self.session.toggle_mute())
 
     def _correct(self, turn: int, text: str) -> None:
-        """Answer `text` in place of `turn`; if that is refused, let it be edited again."""
         try:
             self.session.correct(turn, text)
         except NotAllowed:
@@ -256,14 +273,16 @@ class MainScreen(PromptScreen):
         await self.program.run_action("panel")
 
     def commands(self) -> Iterable[Entry]:
-        yield Entry(CONVERSATION, "New conversation", self.action_new)
-        yield Entry(CONVERSATION, "History", self.action_history, "go on with an earlier one")
-        yield Entry(CONVERSATION, "Answer again", self.action_again, "what was said last")
-        yield Entry(CONVERSATION, "Edit", self.action_edit, "what was heard, and send it instead")
-        yield Entry(CONVERSATION, "Copy", self.action_copy, "the selection, or the last answer")
-        yield Entry(CONVERSATION, "Paste", self.action_paste, "talk about the clipboard's text")
-        yield Entry(CONVERSATION, "Save", self.action_save, "Markdown, JSON and sound files")
-        yield Entry(CONVERSATION, "Mute", self.action_mute, chosen=self.session.muted)
+        yield Entry(CONVERSATION, "New conversation", action="screen.new")
+        yield Entry(CONVERSATION, "History", "go on with an earlier one", action="screen.history")
+        yield Entry(CONVERSATION, "Answer again", "what was said last", action="screen.again")
+        yield Entry(
+            CONVERSATION, "Edit", "what was heard, and send it instead", action="screen.edit"
+        )
+        yield Entry(CONVERSATION, "Copy", "the selection, or the last answer", action="screen.copy")
+        yield Entry(CONVERSATION, "Paste", "talk about the clipboard's text", action="screen.paste")
+        yield Entry(CONVERSATION, "Save", "Markdown, JSON and sound files", action="screen.save")
+        yield Entry(CONVERSATION, "Mute", chosen=self.session.muted, action="screen.mute")
 
     def _do(self, act: Callable[[], object]) -> None:
         try:

@@ -36,6 +36,10 @@ ENTER = ("enter", "ctrl+j")
 """Carriage return, and the line feed of a program that types."""
 
 
+ATTACHED = "▤"
+"""The label of a text to talk about."""
+
+
 class PromptScreen(SteppedScreen):
     """Translates keys, texts and the mouse into talking and writing.
 
@@ -98,7 +102,6 @@ class PromptScreen(SteppedScreen):
         return self.talk_key_talks and session.microphone is not None and not session.failed
 
     async def take_key(self, key: events.Key) -> bool:
-        """Write, send or edit. Return False if `key` does none of it."""
         if self.session.awaits_key and self.bar.field.empty and key.key in (*ENTER, "escape"):
             self.session.confirm(key.key != "escape")
         elif key.character is not None and key.is_printable:
@@ -168,11 +171,6 @@ class PromptScreen(SteppedScreen):
 
     # Texts.
 
-    def show_caption(self, text: str, settled: int) -> None:
-        if self.bar.typing and self.bar.field.empty:  # as after /clip
-            self.leave_field()
-        self.bar.caption(text, settled)
-
     def action_type(self) -> None:
         self.bar.write("/")
 
@@ -197,7 +195,11 @@ class PromptScreen(SteppedScreen):
         self.notify(too_long(paste.characters, tokens, left, most), severity="warning")
 
     def give_pasted(self) -> None:
-        for text in self.bar.pasted.take():
+        """Attach the pasted texts, and show that in the conversation."""
+        length = self.bar.pasted.length
+        if texts := self.bar.take_pasted():
+            self.transcript.add_line(ATTACHED, f"{length} pasted")
+        for text in texts:
             self.session.post(Attach(text))
 
     @on(PastedTexts.Opened)

@@ -58,7 +58,6 @@ def welcome(
 
 
 def not_loaded() -> Sequence[Paragraph]:
-    """Return the first screen after a failed start, whose reason stands above."""
     return (Paragraph("head", "", Content("What you type is answered once a model is loaded.")),)
 
 

@@ -98,12 +98,10 @@ class MicrophoneLevel:
 
     @property
     def louder(self) -> bool:
-        """True if the second in progress is clearly louder than the level on display."""
         return self.peak is not None and self.peak > (self.shown or 0.0) * STEADY
 
     @property
     def changed(self) -> bool:
-        """True if the second in progress is clearly louder or softer, or if none is on display."""
         if self.peak is None or self.shown is None:
             return self.peak is not None
         return self.louder or self.peak * STEADY < self.shown
@@ -135,6 +133,8 @@ class Status:
         """the progress of reading a long text; empty: none is read"""
         self.tokens_per_second: float | None = None
         """the speed at which the brain read the last long text; None: none yet"""
+        self._stalls = False
+        """the speaker takes no sound, though an answer is being spoken"""
 
     # Loading.
 
@@ -145,6 +145,7 @@ class Status:
     def show_loaded(self, loaded: Loaded) -> None:
         self._sends_to, self._step, self._model = loaded.sends_to, "", model_name(loaded.brain)
         self.use_microphone(loaded.microphone)
+        self._show_silence()  # hands-free may be new
         self.top.show_model(loaded)
         self.show_welcome()
 
@@ -167,7 +168,6 @@ class Status:
         self.show_state()
 
     def show_welcome(self) -> None:
-        """Show the lines for a new user, until the first turn."""
         if self._session.failed:
             entries = not_loaded()
         else:
@@ -265,10 +265,15 @@ class Status:
     # State and mode.
 
     def show_state(self) -> None:
-        if self._session.state is not State.LISTENING:
-            self._bar.caption("", 0)
-        self._bar.show_state(None if self._session.failed else self._session.state)
+        self._bar.show_state(None if self._session.failed else self._session.state, self._stalls)
         self.show_hint()
+
+    def follow_sound(self) -> None:
+        """Show whether the speaker takes the sound of an answer."""
+        stalls = self._session.state is State.SPEAKING and self._turns.stalls
+        if stalls != self._stalls:
+            self._stalls = stalls
+            self.show_state()
 
     def show_mode(self) -> None:
         """Follow a change of the way of talking: another terminal, microphone or setting."""
@@ -285,7 +290,9 @@ class Status:
         self._bar.hint(hint, progress=bool(hint) and hint == self._reading)
 
     def show_reading(self, reading: PrefillProgress) -> None:
-        self._reading = "" if reading.ended else describe_reading(reading)
+        left = "" if reading.seconds_left is None else f", {reading.seconds_left:.0f} s left"
+        progress = f"{reading.done:,} of {reading.total:,} tokens read{left}"
+        self._reading = "" if reading.ended else progress
         if reading.seconds_left:
             self.tokens_per_second = (reading.total - reading.done) / reading.seconds_left
         self.show_hint()
@@ -307,33 +314,23 @@ class Status:
             case State.READY:
                 return "Type"
             case State.LISTENING if self._session.talking is not None:
-                ends = key if mode is Mode.TOGGLE else "let go"
+                ends = "let go" if self._talk.is_held else key
                 return f"{self._recorded()}{ends}: send · Esc: drop"
             case State.LISTENING:
                 return f"{self._recorded()}Esc: drop"
             case State.THINKING:
                 return "Esc: stop"
-            case State.SPEAKING if mode is Mode.HANDS_FREE and not self._hears_over_an_answer:
+            case State.SPEAKING if self._stalls:
+                return "The speaker takes no sound · Esc: stop"
+            case State.SPEAKING if (
+                mode is Mode.HANDS_FREE and not self._session.hears_over_an_answer
+            ):
                 return f"Not listening · {key}: talk over it · Esc: stop"
             case State.SPEAKING:
                 return f"{key}: talk over it · Esc: stop"
 
-    @property
-    def _hears_over_an_answer(self) -> bool:
-        return self._session.hears_over_an_answer
-
     def _recorded(self) -> str:
-        """Return the seconds of speech so far, and near the end of a recording the seconds left.
-
-        Beside the words so far, the conversation alone counts the seconds of speech.
-        """
+        """Return the seconds of speech so far, and near the end of a recording those left."""
         left = self._session.engine.seconds_left
         ending = left is not None and left <= ENDING_SECONDS
-        spoken = "" if self._bar.captioned else f"{self._turns.spoken_seconds:.1f} s"
-        known = ", ".join(filter(None, (spoken, f"{left:.0f} s left" if ending else "")))
-        return f"{known}  " if known else ""
-
-
-def describe_reading(reading: PrefillProgress) -> str:
-    left = "" if reading.seconds_left is None else f", {reading.seconds_left:.0f} s left"
-    return f"{reading.done:,} of {reading.total:,} tokens read{left}"
+        return f"{self._turns.spoken_seconds:.1f} s{f', {left:.0f} s left' if ending else ''}  "

@@ -33,6 +33,18 @@ ON_CURSOR = "block-cursor-foreground", "block-cursor-background"
 """Text on a ground of its own: the chosen line of a list."""
 
 
+_OF_THE_TERMINAL = (
+    "text-muted", "text-disabled", "foreground-muted", "border-blurred", "input-cursor-foreground",
+    "scrollbar", "scrollbar-hover", "scrollbar-background", "scrollbar-background-hover",
+    "scrollbar-background-active", "ansi-background", "ansi-foreground",
+)  # fmt: skip
+_ACCENTED = (
+    "border", "block-cursor-background", "footer-key-foreground", "input-selection-background",
+    "screen-selection-background", "scrollbar-active",
+)  # fmt: skip
+"""Variables of a theme of the terminal's own colours."""
+
+
 def _own(name: str, dark: bool, inks: Mapping[str, str], grounds: Sequence[str]) -> Theme:
     """Make a theme of one accent; amber asks for attention, and red marks errors only."""
     accent, muted = inks["accent"], inks["muted"]
@@ -51,13 +63,9 @@ def _own(name: str, dark: bool, inks: Mapping[str, str], grounds: Sequence[str])
         surface=surface,
         panel=panel,
         variables={
+            **dict.fromkeys(("text-muted", "text-disabled", "text-secondary"), muted),
+            **dict.fromkeys(("text-primary", "text-success", "text-accent"), accent),
             "text": inks["text"],
-            "text-muted": muted,
-            "text-disabled": muted,
-            "text-primary": accent,
-            "text-secondary": muted,
-            "text-success": accent,
-            "text-accent": accent,
             "text-warning": inks["attention"],
             "text-error": inks["error"],
             "footer-background": background,
@@ -93,27 +101,11 @@ def _ansi(name: str, dark: bool, accent: str, attention: str, error: str) -> The
         panel=default,
         boost=default,
         variables={
-            "text-muted": default,
-            "text-disabled": default,
-            "foreground-muted": default,
-            "border": accent,
-            "border-blurred": default,
+            **dict.fromkeys(_OF_THE_TERMINAL, default),
+            **dict.fromkeys(_ACCENTED, accent),
             "block-cursor-foreground": cursor,
-            "block-cursor-background": accent,
-            "footer-key-foreground": accent,
-            "input-cursor-foreground": default,
-            "input-selection-background": accent,
             "input-selection-foreground": cursor,
-            "screen-selection-background": accent,
             "screen-selection-foreground": cursor,
-            "scrollbar": default,
-            "scrollbar-hover": default,
-            "scrollbar-active": accent,
-            "scrollbar-background": default,
-            "scrollbar-background-hover": default,
-            "scrollbar-background-active": default,
-            "ansi-background": default,
-            "ansi-foreground": default,
         },
     )
 
@@ -206,7 +198,6 @@ def _color(value: str, ground: Color) -> Color:
 
 
 def _apart(ink: Color, grounds: Sequence[Color]) -> Color:
-    """Move `ink` away from all `grounds`, which are alike, until it can be read on each."""
     goal = max(
         (Color(0, 0, 0), Color(255, 255, 255)),
         key=lambda end: min(contrast(end, ground) for ground in grounds),

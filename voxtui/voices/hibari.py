@@ -1,4 +1,4 @@
-"""The embedded voice: Kokoro's `af_heart` distilled into 8 MB, on the CPU, without torch."""
+"""The embedded voice: one of Kokoro's voices distilled into 8 MB, on the CPU, without torch."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 from voxtui.dialogue.data import SpeechChunk, audible
 from voxtui.dialogue.protocols import Progress
 from voxtui.errors import ModelError, UnspokenLanguage, how_to_install
+from voxtui.models.catalogue import HIBARI, HIBARI_VOICES
+from voxtui.models.download import download
+from voxtui.models.installed import released_path
 from voxtui.settings.schema import LANGUAGES, VoiceConfig
 
 if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
+    from pathlib import Path
 
-NAME = "af_heart"
+    from voxtui.dialogue.data import Samples
 
 MARGIN_SECONDS = 0.012
 """Kept before the first and after the last audible sample, as a plosive begins below -50 dBFS."""
@@ -38,25 +41,32 @@ LENGTH_TOLERANCE = 0.25
 
 
 class HibariVoice:
-    """Speaks English as `af_heart`; one chunk per clause, in 5 to 70 ms on one core."""
+    """Speaks English; one chunk per clause, in 5 to 70 ms on one core.
 
-    def __init__(self, config: VoiceConfig) -> None:
-        if config.name != NAME:
+    Raises ModelError if its voice is not here. `fetches`: download it at warm-up instead.
+    """
+
+    def __init__(self, config: VoiceConfig, fetches: bool = False) -> None:
+        if config.name not in (HIBARI, *HIBARI_VOICES):
             raise ModelError(
-                f"The embedded voice speaks as {NAME} only, not as {config.name!r}.",
-                f'Set voice.name = "{NAME}".',
+                f"The embedded voice does not speak as {config.name!r}.",
+                f"It speaks as {', '.join((HIBARI, *HIBARI_VOICES))} (voice.name).",
             )
-        self._speed = config.speed
+        self._name, self._speed = config.name, config.speed
+        self._fetches = fetches
+        if not fetches:
+            self._file()
         self._model: Any = None
         self._newest: tuple[str, Samples] | None = None
         """the newest clause, and its sound"""
 
     @property
     def name(self) -> str:
-        return f"embedded ({NAME})"
+        return f"embedded ({self._name})"
 
     def warm_up(self, progress: Progress) -> None:
         progress("voice", None)
+        file = self._file(progress)
         try:
             from hibari import Hibari  # pyright: ignore[reportMissingTypeStubs]
         except ImportError as error:
@@ -64,7 +74,9 @@ class HibariVoice:
                 "The embedded voice is not installed.", how_to_install("embedded")
             ) from error
         try:
-            self._model = Hibari(threads=1)
+            # Its name for a voice is Kokoro's without the prefix, which tells the accent.
+            voice = self._name.partition("_")[2]
+            self._model = Hibari(voice, file and str(file), threads=1)
             for clause in WARM_UP:
                 self._model(clause, speed=self._speed, seed=0)
         except (ImportError, RuntimeError, MemoryError) as error:
@@ -95,6 +107,19 @@ class HibariVoice:
         spoken = trim(samples, rate, pause_after(clause))
         if len(spoken):
             yield SpeechChunk(spoken, rate, clause)
+
+    def _file(self, progress: Progress | None = None) -> Path | None:
+        """Return the file of the voice; None: it is in the package. Raises ModelError."""
+        if self._name == HIBARI:
+            return None
+        model = HIBARI_VOICES[self._name]
+        try:
+            return released_path(model)
+        except ModelError:
+            if not self._fetches or progress is None:
+                raise
+        step = f"fetching {model.name}"
+        return download(model, progress=lambda done, size: progress(step, done / size))
 
     def _say(self, text: str, speed: float) -> Samples:
         return self._model(text, speed=speed, seed=0)

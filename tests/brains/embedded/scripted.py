@@ -46,10 +46,10 @@ class ScriptedChat:
         self.grammars: list[str | None] = []
         self.before: Callable[[str], object] = lambda prompt: None
         self.between: Callable[[str], object] = lambda text: None
-        self.loading: Callable[[Callable[[], object]], object] = lambda beat: None
+        self.loading: Callable[[Flag], object] = lambda stop: None
 
-    def load(self, path: Path, beat: Callable[[], object], tool_prefix: str = "") -> None:
-        self.loading(beat)
+    def load(self, path: Path, stop: Flag, tool_prefix: str = "") -> None:
+        self.loading(stop)
 
     def run(
         self,

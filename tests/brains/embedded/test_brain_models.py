@@ -127,7 +127,7 @@ def test_the_words_so_far_become_the_final_words(
         due = speech and number % 16 == 15  # a quiet frame makes a pass due at once
         recording.append(frame, speech and not due)
         brain.wake()
-        if due and recording.speech_seconds > 0.5:
+        if due and recording.extent.speech_seconds > 0.5:
             captions.append(told.get(timeout=SECONDS))
     said = recording.utterance()
     assert said is not None

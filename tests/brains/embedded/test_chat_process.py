@@ -21,7 +21,6 @@ from voxtui.brains.embedded.chat_process import (
     ASK,
     FOLDER_PREFIX,
     SOCKET,
-    STALE_SECONDS,
     ChatRequest,
     Llama,
     chatml,
@@ -30,6 +29,7 @@ from voxtui.brains.embedded.chat_reply import ChatReply
 from voxtui.brains.prompting import SPEAKABLE
 from voxtui.errors import ModelError
 from voxtui.models.installed import model_file
+from voxtui.models.store import Stopped
 from voxtui.settings.schema import Config
 
 pytestmark = pytest.mark.models
@@ -59,8 +59,12 @@ def tell():
 def say(text):
     tell()
 
+class Telling(threading.Event):
+    def is_set(self):
+        tell()
+
 llama = Llama(512)
-llama.load(Path(sys.argv[1]), tell if sys.argv[2] != "talks" else lambda: None)
+llama.load(Path(sys.argv[1]), Telling() if sys.argv[2] != "talks" else threading.Event())
 sampling = Config().generation.sampling()
 llama.run(ChatRequest("Once", sampling, 400, True), lambda done, total: False, say)
 """
@@ -119,12 +123,12 @@ def test_an_aborted_loading_leaves_nothing_behind(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     os.mkfifo(tmp_path / "slow.gguf")  # no process writes to it
 
-    def beat() -> None:
-        if list(tmp_path.glob(f"*/{SOCKET}")):
-            raise KeyboardInterrupt
+    class OnceItListens(Flag):
+        def is_set(self) -> bool:
+            return bool(list(tmp_path.glob(f"*/{SOCKET}")))
 
-    with pytest.raises(KeyboardInterrupt):
-        Llama(512).load(tmp_path / "slow.gguf", beat)
+    with pytest.raises(Stopped):
+        Llama(512).load(tmp_path / "slow.gguf", OnceItListens())
     assert [path.name for path in tmp_path.iterdir()] == ["slow.gguf"]
 
 
@@ -292,10 +296,11 @@ def test_the_template_of_a_file_is_not_run(tmp_path: Path) -> None:
     llama = Llama(512)
     deadline = time.monotonic() + SECONDS
 
-    def beat() -> None:
-        assert time.monotonic() < deadline
+    class TooLate(Flag):
+        def is_set(self) -> bool:
+            return time.monotonic() > deadline
 
-    llama.load(path, beat)
+    llama.load(path, TooLate())
     llama.close()
 
 
@@ -304,16 +309,17 @@ def test_a_folder_that_a_killed_process_left_is_removed_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    stale, fresh, foreign = (tmp_path / f"{FOLDER_PREFIX}{name * 8}" for name in "abc")
-    for folder in (stale, fresh, foreign):
+    over = subprocess.Popen(["true"])
+    over.wait()
+    names = f"{over.pid}-aaaaaaaa", f"{over.pid}-bbbbbbbb", f"{os.getpid()}-cccccccc", "x-dddddddd"
+    stale, foreign, live, other = (tmp_path / f"{FOLDER_PREFIX}{name}" for name in names)
+    for folder in (stale, foreign, live, other):
         folder.mkdir()
     (stale / SOCKET).touch()
     (foreign / "notes").touch()
-    for folder in (stale, foreign):
-        os.utime(folder, (0, time.time() - STALE_SECONDS - 1))
     with pytest.raises(ModelError):
         Llama(512).load(tmp_path / "none.gguf")
-    assert sorted(tmp_path.iterdir()) == [fresh, foreign]
+    assert {*tmp_path.iterdir()} == {foreign, live, other}
 
 
 @pytest.mark.slow

@@ -98,7 +98,7 @@ def test_both_models_load_at_once(tmp_path: Path) -> None:
     (path := tmp_path / "any.gguf").write_bytes(b"GGUF" + bytes(100))
     recogniser, chat, both = ScriptedRecogniser(), ScriptedChat(), Barrier(2)
     recogniser.loading = lambda: both.wait(SECONDS)
-    chat.loading = lambda beat: both.wait(SECONDS)
+    chat.loading = lambda stop: both.wait(SECONDS)
     brain = EmbeddedBrain(small(str(path)), recogniser=recogniser, chat=chat)
     brain.warm_up(lambda step, fraction: None)
     brain.close()
@@ -112,10 +112,9 @@ def test_the_chat_model_loads_no_longer_than_somebody_waits(
     (path := tmp_path / "any.gguf").write_bytes(b"GGUF" + bytes(100))
     recogniser, chat, begun = ScriptedRecogniser(), ScriptedChat(), Flag()
 
-    def loading(beat: Callable[[], object]) -> None:
+    def loading(stop: Flag) -> None:
         begun.set()
-        while True:
-            beat()
+        assert stop.wait(SECONDS)
 
     def fail() -> None:
         assert begun.wait(SECONDS)
@@ -509,7 +508,7 @@ def test_each_reply_of_a_model_that_would_think_first_opens_with_no_thoughts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (path := tmp_path / "any.gguf").write_bytes(b"GGUF" + bytes(100))
-    monkeypatch.setattr(embedded_module, "model_file", lambda name, beat: path)
+    monkeypatch.setattr(embedded_module, "model_file", lambda name, stop: path)
     chat = ScriptedChat()
     brain = EmbeddedBrain(small("qwen3-1.7b"), recogniser=ScriptedRecogniser(), chat=chat)
     brain.warm_up(lambda step, fraction: None)

@@ -11,9 +11,10 @@ from voxtui.brains.embedded import whisper as module
 from voxtui.brains.embedded.recogniser import Heard, Moonshine
 from voxtui.brains.embedded.whisper import Whisper, choose, is_here, log_mel, text_of
 from voxtui.errors import ModelError
-from voxtui.models import installed
 from voxtui.models.catalogue import WHISPER, ModelFile
-from voxtui.settings.schema import BrainConfig
+from voxtui.models.installed import released_path
+from voxtui.settings.schema import BrainConfig, Config
+from voxtui.wiring import recogniser
 
 
 def test_the_features_are_those_of_the_maker():
@@ -21,7 +22,11 @@ def test_the_features_are_those_of_the_maker():
 
     sound = np.random.default_rng(1).normal(0, 0.1, 50_000).astype(np.float32)
     expected = WhisperFeatureExtractor()(sound, sampling_rate=16_000, return_tensors="np")
-    assert np.allclose(log_mel(sound), expected["input_features"][0], atol=2e-4)
+    features = log_mel(sound)
+    assert features.shape == (80, 600)  # its maker gives it 30 seconds
+    # The last frame is half beyond the end.
+    assert np.allclose(features[:, :-1], expected["input_features"][0][:, :599], atol=2e-4)
+    assert log_mel(np.zeros(16_000 * 40, np.float32)).shape == (80, 3000)
 
 
 def test_tokens_are_bytes_of_utf_8():
@@ -33,7 +38,7 @@ def test_tokens_are_bytes_of_utf_8():
 def test_english_is_moonshines_and_another_language_whispers(monkeypatch, tmp_path):
     assert isinstance(choose(BrainConfig()), Moonshine)
     assert isinstance(choose(BrainConfig(language="en")), Moonshine)
-    monkeypatch.setattr(module, "whisper_directory", lambda: tmp_path)
+    monkeypatch.setattr(module, "released_path", lambda model: tmp_path)
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(ModelError, match="is Spanish") as refused:
         choose(BrainConfig(language="es"))
@@ -54,13 +59,12 @@ def test_a_file_that_is_not_the_released_one_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     digest = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
     model = dataclasses.replace(WHISPER, files=(ModelFile("a/b", "f.bin", len(CONTENT), digest),))
-    monkeypatch.setattr(installed, "WHISPER", model)
     model.directory.mkdir(parents=True)
     (model.directory / "f.bin").write_bytes(CONTENT)
-    assert installed.whisper_directory() == model.directory
+    assert released_path(model) == model.directory
     (model.directory / "f.bin").write_bytes(CONTENT[:-1] + b"x")
     with pytest.raises(ModelError, match="is damaged"):
-        installed.whisper_directory()
+        released_path(model)
 
 
 class FakeRuntime:
@@ -75,7 +79,7 @@ class FakeRuntime:
         return self
 
     def from_array(self, features):
-        assert features.shape == (1, 80, 3000)
+        assert features.shape == (1, 80, 600)
         return features
 
     def encode(self, features):
@@ -116,3 +120,51 @@ def test_words_invented_for_silence_are_dropped(monkeypatch, tmp_path):
     whisper.load()
     assert whisper.recognise(np.zeros(16_000, np.float32)).text == ""
     assert runtime.prompt[1] == "<|es|>"
+
+
+class Quick:
+    """FakeMoonshine: hears the same whatever is said."""
+
+    def __init__(self, choice):
+        pass
+
+    def load(self): ...
+
+    def recognise(self, samples, cancelled=None, name=""):
+        return Heard("Quick words.")
+
+    def close(self): ...
+
+
+@pytest.mark.parametrize(
+    ("fails", "text", "has_draft"),
+    [
+        ("", "Careful words.", True),
+        ("recognise", "Quick words.", True),
+        ("load", "Quick words.", False),
+    ],
+)
+def test_words_that_whisper_fails_on_are_those_that_were_shown(
+    monkeypatch, tmp_path, fails, text, has_draft
+):
+    class Careful(Whisper):
+        """FakeWhisper: fails where the test says."""
+
+        def load(self):
+            if fails == "load":
+                raise ModelError("Whisper did not load.")
+
+        def recognise(self, samples, cancelled=None, name=""):
+            if fails == "recognise":
+                raise ModelError("Whisper failed.")
+            return Heard("Careful words.")
+
+    monkeypatch.setattr(module, "Moonshine", Quick)
+    monkeypatch.setattr(module, "Whisper", Careful)
+    monkeypatch.setattr(module, "is_here", lambda: True)
+    monkeypatch.setattr("voxtui.models.installed.released_path", lambda model: tmp_path)
+    notices = []
+    with recogniser(Config(brain=BrainConfig(name="embedded")), notices.append, True) as to_text:
+        assert to_text.recognise(np.zeros(16_000, np.float32)) == text
+        assert bool(to_text.draft) == has_draft
+    assert bool(notices) == (fails == "load")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -37,7 +36,7 @@ from voxtui.dialogue.events import (
     UserWords,
 )
 from voxtui.dialogue.listening.text_echo import is_echo
-from voxtui.dialogue.protocols import OnWords, TurnRequest
+from voxtui.dialogue.protocols import OnWords, StopFlag, TurnRequest
 from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
 from voxtui.settings.schema import (
@@ -395,7 +394,7 @@ def test_frames_that_a_tap_gives_back_keep_their_order() -> None:
 class Speaking(FakeSpeaker):
     """Has been heard for two seconds when its first chunk comes."""
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         timestamps.record(Milestone.FIRST_SOUND, time.monotonic() - 2.0)
         super().play(chunk, timestamps, stopped)
 
@@ -432,11 +431,11 @@ def test_with_headphones_the_words_that_interrupt_are_heard_whole() -> None:
 class HeardEarlier(Speaking):
     """Was heard from four to two seconds ago."""
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         timestamps.record(Milestone.FIRST_SOUND, time.monotonic() - 4.0)
         super().play(chunk, timestamps, stopped)
 
-    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
+    def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
         timestamps.record(Milestone.LAST_SOUND, time.monotonic() - 2.0)
         return super().finish(timestamps, stopped)
 

@@ -2,16 +2,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
 from tests.fakes import SECONDS, BeepVoice, FakeSpeaker
 from voxtui.dialogue.data import SpeechChunk, Token
 from voxtui.dialogue.prefetch import prefetch
-from voxtui.dialogue.protocols import Progress, Voice
+from voxtui.dialogue.protocols import Progress, StopFlag, Voice
 from voxtui.dialogue.speech.speech import Speech, VoiceFailed, VoiceTimeout, VoiceWorker
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import DeviceError, ModelError
@@ -19,8 +20,7 @@ from voxtui.errors import DeviceError, ModelError
 Flag = threading.Event
 
 
-def never() -> bool:
-    return False
+never = threading.Event()
 
 
 def quiet(step: str, fraction: float | None) -> None: ...
@@ -46,7 +46,7 @@ def say(
     reply: str | list[str],
     voice: Voice,
     speaker: FakeSpeaker | None = None,
-    stopped: Callable[[], bool] = never,
+    stopped: StopFlag = never,
 ) -> Speech:
     """Speak `reply`, given as one token or as several."""
     tokens = [reply] if isinstance(reply, str) else reply
@@ -150,7 +150,7 @@ def test_a_clause_that_comes_late_but_in_time_is_waited_for() -> None:
         return False
 
     with working(BeepVoice(lambda clause: waited_for.wait(SECONDS))) as worker:
-        assert list(worker.speak("One.", stopped))
+        assert list(worker.speak("One.", SimpleNamespace(is_set=stopped)))
 
 
 def test_a_clause_is_not_late_because_the_process_was_suspended(
@@ -165,7 +165,7 @@ def test_a_clause_is_not_late_because_the_process_was_suspended(
         return False
 
     with working(BeepVoice(lambda clause: go_on.wait(SECONDS))) as worker:
-        assert list(worker.speak("One.", stopped))
+        assert list(worker.speak("One.", SimpleNamespace(is_set=stopped)))
 
 
 def test_a_cancelled_clause_is_not_waited_for_and_the_next_one_waits_for_it() -> None:
@@ -177,21 +177,25 @@ def test_a_cancelled_clause_is_not_waited_for_and_the_next_one_waits_for_it() ->
 
     voice = BeepVoice(deep)
     with working(voice) as worker:
-        assert list(worker.speak("One.", speaking.is_set)) == []
+        assert list(worker.speak("One.", speaking)) == []
 
         def stopped() -> bool:
             go_on.set()
             return False
 
-        assert [chunk.text for chunk in worker.speak("Two.", stopped)] == ["Two."]
+        assert [chunk.text for chunk in worker.speak("Two.", SimpleNamespace(is_set=stopped))] == [
+            "Two."
+        ]
         assert voice.clauses == ["One.", "Two."]
 
 
 def test_no_clause_is_begun_once_it_is_stopped() -> None:
     voice = BeepVoice()
     with working(voice) as worker:
+        already = Flag()
+        already.set()
         with pytest.raises(StopIteration) as ended:
-            next(worker.speak("One.", lambda: True))
+            next(worker.speak("One.", already))
         assert ended.value.value is False  # nothing of it counts as spoken
     assert voice.clauses == []
 
@@ -230,9 +234,7 @@ def test_a_number_that_is_the_answer_is_spoken_and_that_of_a_list_is_not(
 
 def test_every_clause_is_made_before_the_first_one_was_played_to_its_end() -> None:
     voice, speaker, over = BeepVoice(), FakeSpeaker(held=True), Flag()
-    thread = threading.Thread(
-        target=say, args=(["One two three. ", "Four."], voice, speaker, over.is_set)
-    )
+    thread = threading.Thread(target=say, args=(["One two three. ", "Four."], voice, speaker, over))
     thread.start()
     assert speaker.finishing.wait(SECONDS)
     assert voice.clauses == ["One two three.", "Four."]
@@ -286,7 +288,12 @@ def test_the_heard_part_of_a_cut_off_answer_ends_with_a_whole_word(
     voice = BeepVoice(lambda clause: cut.set() if clause == "Seven." else None)
     speaker = FakeSpeaker(heard=heard_s)
     reply = ["One two three. ", "Four five six. ", "Seven."]
-    speech = say(reply, voice, speaker, lambda: cut.is_set() and len(speaker.chunks) == 3)
+    speech = say(
+        reply,
+        voice,
+        speaker,
+        SimpleNamespace(is_set=lambda: cut.is_set() and len(speaker.chunks) == 3),
+    )
     assert speech.heard("".join(reply)) == expected
 
 
@@ -304,7 +311,7 @@ def test_a_clause_that_was_cancelled_while_it_was_made_was_not_heard_and_is_not_
 
     speaker = FakeSpeaker()
     with working(InParts()) as worker:
-        speech = Speech(worker, speaker, Timestamps(), speaker.playing.is_set)
+        speech = Speech(worker, speaker, Timestamps(), speaker.playing)
         play(speech, (Token(text) for text in ["One two three."]))
         assert len(speaker.chunks) == 1
         go_on.set()

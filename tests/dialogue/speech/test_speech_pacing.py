@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from queue import Empty
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from tests.fakes import BeepVoice, FakeSpeaker
 from voxtui.dialogue.data import SpeechChunk, Token
 from voxtui.dialogue.prefetch import Prefetched
+from voxtui.dialogue.protocols import StopFlag
 from voxtui.dialogue.speech.clauses import clauses
 from voxtui.dialogue.speech.speech import Speech, VoiceWorker
 from voxtui.dialogue.speech.speech_pacing import BURST_SECONDS, MARGIN_SECONDS, SpeechPacing
@@ -75,7 +77,7 @@ class TimedVoice(VoiceWorker):
     def speak(
         self,
         clause: str,
-        stopped: Callable[[], bool],
+        stopped: StopFlag,
         speed: float | None = None,
         language: str = "en",
     ) -> Generator[SpeechChunk, None, bool]:
@@ -95,7 +97,7 @@ class TimedSpeaker(FakeSpeaker):
         self.began_at = 0.0
         self._clock, self._ends = clock, 0.0
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         now = self._clock.now
         if self._ends:
             self.holes.append(max(0.0, now - self._ends))
@@ -114,7 +116,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def say(clock: Clock, text: str, token_s: float, making: float) -> tuple[TimedVoice, TimedSpeaker]:
     voice, speaker = TimedVoice(clock, making), TimedSpeaker(clock)
-    Speech(voice, speaker, Timestamps(), lambda: False).play(TimedTokens(clock, text, token_s))
+    Speech(voice, speaker, Timestamps(), threading.Event()).play(TimedTokens(clock, text, token_s))
     assert "".join(voice.clauses).replace(" ", "").count("a") == text.count("a")
     return voice, speaker
 

@@ -158,6 +158,17 @@ def test_what_acts_is_refused_where_no_key_can_be_pressed():
     assert "key" in turn.reply
 
 
+def test_what_the_user_trusts_needs_no_key_but_is_not_repeated():
+    tool = FakeTool(ToolResult("", "Off."))
+    trusted = replace(lights(tool), trusted=True)
+    with with_tools(ScriptedBrain(heard="lights off"), trusted) as t:
+        number = t.ask().number
+        t.engine.post(Redo(number))
+        turn = t.turn()
+    assert (len(tool.arguments), t.events.of(KeyNeeded)) == (1, [])
+    assert "already" in turn.reply
+
+
 def test_again_does_not_repeat_what_acts():
     tool = FakeTool(ToolResult("", "Off."))
     with with_tools(ScriptedBrain(heard="lights off"), lights(tool), confirms=True) as t:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -39,7 +39,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.protocols import TurnRequest
+from voxtui.dialogue.protocols import StopFlag, TurnRequest
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
 from voxtui.dialogue.turn.turn import CHARACTERS_PER_TOKEN
 from voxtui.errors import ModelError, UnspokenLanguage
@@ -418,12 +418,12 @@ class StrictSpeaker(FakeSpeaker):
         super().__init__()
         self.reply: Timestamps | None = None
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         self.reply = self.reply or timestamps
         assert self.reply is timestamps, "the reply before was never finished"
         super().play(chunk, timestamps, stopped)
 
-    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
+    def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
         self.reply = None
         return super().finish(timestamps, stopped)
 

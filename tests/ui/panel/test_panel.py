@@ -360,6 +360,16 @@ async def test_the_bars_are_as_long_as_their_stages():
         assert hearing < thinking < voice and abs(thinking - 3 * hearing) <= 1
 
 
+async def test_no_value_of_a_slow_turn_is_cut_at_80_columns():
+    async with any_screen((80, 24)) as s:
+        for tenths in range(40):
+            marks = {"released": 0.0, "captured": 5.43, "first_token": 8.85 + tenths / 10}
+            s.engine.begin()
+            s.engine.finish(timestamps={**marks, "first_sound": 11.05 + tenths / 10}, reply="x")
+            await s.settle()
+            assert s.line("hearing").rstrip().endswith("2.20 s")
+
+
 async def test_a_turn_twice_as_slow_has_bars_twice_as_long():
     def cells(line):
         return 2 * line.count("━") + line.count("╸")

@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -20,9 +19,11 @@ from enum import Enum, auto
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Event as Flag
 
 from voxtui.brains.prompting import after_clock
 from voxtui.errors import ModelError
+from voxtui.models.store import NEVER, Stopped
 from voxtui.settings.schema import Sampling
 
 SERVE = """
@@ -37,9 +38,7 @@ second process to watch the first, with the standard error of a screen that has 
 SOCKET = "chat.sock"
 
 FOLDER_PREFIX = "voxtui-"
-
-STALE_SECONDS = 600.0
-"""Age of a socket's folder that a killed process left behind: loading uses it for 0.3 to 0.7 s."""
+"""The number of the process follows, so that the folders of killed ones are removed."""
 
 BEAT_SECONDS = 0.1
 
@@ -153,20 +152,18 @@ class ModelProcess:
         """The process's number; None while there is none."""
         return self._process.pid if self._process is not None else None
 
-    def load(
-        self, path: Path, beat: Callable[[], object] = lambda: None, tool_prefix: str | None = None
-    ) -> None:
+    def load(self, path: Path, stop: Flag = NEVER, tool_prefix: str | None = None) -> None:
         """Start the process and wait until it has loaded `path` and evaluated both prefixes.
 
         `tool_prefix`: see Setup; None: as before.
 
-        Calls `beat` at least every 0.1 s; an exception from it ends the loading. Raises ModelError.
+        Raises ModelError, and Stopped within 0.1 s once `stop` is set.
         """
         self._path = path
         if tool_prefix is not None:
             self._setup = replace(self._setup, tool_prefix=tool_prefix)
         try:
-            answer = self._begin(path, beat)
+            answer = self._begin(path, stop)
         except (EOFError, OSError) as error:
             answer = _lost(path) if self._process else _not_started(error)
         except BaseException:
@@ -176,14 +173,15 @@ class ModelProcess:
             self.close()
             raise ModelError(answer.message, answer.hint)
 
-    def _begin(self, path: Path, beat: Callable[[], object]) -> Signal | Failure:
+    def _begin(self, path: Path, stop: Flag) -> Signal | Failure:
         # llama.cpp's server requires a socket. Nobody can find it once the model is loaded.
         remove_stale_folders()
-        with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
+        with tempfile.TemporaryDirectory(prefix=f"{FOLDER_PREFIX}{os.getpid()}-") as folder:
             pipe = self._start(folder)
             pipe.send(replace(self._setup, path=path.absolute()))
             while not pipe.poll(BEAT_SECONDS):
-                beat()
+                if stop.is_set():
+                    raise Stopped
         return pipe.recv()
 
     def _start(self, folder: str) -> Connection:
@@ -309,13 +307,24 @@ def remove_stale_folders() -> None:
 
     Only a folder of this user, and only an empty one or one with a socket in it.
     """
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}????????"):
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*-????????"):
+        owner = folder.name.split("-")[1]
         with suppress(OSError):
             status = folder.lstat()
             mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
-            if mine and time.time() - status.st_mtime > STALE_SECONDS:
+            if mine and owner.isdecimal() and not _is_running(int(owner)):
                 (folder / SOCKET).unlink(missing_ok=True)
                 folder.rmdir()
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
 
 
 def _lost(path: Path) -> Failure:

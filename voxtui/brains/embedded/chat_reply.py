@@ -22,7 +22,7 @@ from voxtui.dialogue.data import ToolCall
 class ChatModel(Protocol):
     """A chat model. See Llama."""
 
-    def load(self, path: Path, beat: Callable[[], object], tool_prefix: str = "") -> None: ...
+    def load(self, path: Path, stop: Flag, tool_prefix: str = "") -> None: ...
 
     def run(
         self,

@@ -66,10 +66,6 @@ PROMPT_TOKENS = 1600
 """Room in the context for the instruction, the examples and an utterance of two minutes."""
 
 
-class _Unwanted(Exception):
-    """Ends the loading of the chat model."""
-
-
 class EmbeddedBrain:
     """Moonshine, or Whisper for another language than English, and a GGUF chat model.
 
@@ -148,13 +144,8 @@ class EmbeddedBrain:
         import numpy as np
 
         unwanted = Flag()
-
-        def beat() -> None:
-            if unwanted.is_set():
-                raise _Unwanted
-
         with ThreadPoolExecutor(1, "voxtui-loading") as beside:
-            chat = beside.submit(self._load_chat, beat, prefix_of_tools)
+            chat = beside.submit(self._load_chat, unwanted, prefix_of_tools)
             try:
                 progress("recogniser", None)
                 self._recogniser.load()
@@ -176,11 +167,11 @@ class EmbeddedBrain:
         else:
             attempt(chat_model(self._named), "auto")
 
-    def _load_chat(self, beat: Callable[[], object], prefix_of_tools: str) -> None:
+    def _load_chat(self, stop: Flag, prefix_of_tools: str) -> None:
         self._model = chat_model_name(self._named)
-        path = model_file(self._named, beat)
+        path = model_file(self._named, stop)
         try:
-            self._chat.load(path, beat, prefix_of_tools)
+            self._chat.load(path, stop, prefix_of_tools)
         except ModelError:
             check_content(path)
             raise

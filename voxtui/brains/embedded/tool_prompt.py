@@ -26,8 +26,14 @@ READ_TURNS = 2
 RESULT_CHARACTERS = 1200
 """Characters of a result that the model reads: some 300 tokens."""
 
-DEPTH = 4
-"""Most objects and lists inside each other in the arguments."""
+LONGEST_LINE = 400
+"""Characters of a tool's line."""
+
+DEPTH = 5
+"""Most objects, lists and alternatives inside each other in the arguments."""
+
+MOST_VALUES = 100
+"""Values of a tool's arguments that the grammar describes; the others may be anything."""
 
 LOOKING = "Let me look."
 """The reply before a result that is not worded yet."""
@@ -101,7 +107,7 @@ def _reply_of(calls: Sequence[FinishedCall]) -> str:
 
 def _front(tools: Sequence[Tool], exchanges: Sequence[tuple[str, str]], words: str) -> str:
     known = [tool for tool in tools if tool.line]
-    lines = "\n".join(f"!{tool.name} {_shape(tool)} {tool.line}" for tool in known)
+    lines = "\n".join(f"!{tool.name} {_shape(tool)} {tool.line}"[:LONGEST_LINE] for tool in known)
     calls = [
         (request, f"!{tool.name} {arguments}")
         for tool in known
@@ -119,8 +125,8 @@ def _shape(tool: Tool) -> str:
     """Return the arguments as a model reads them: `{"room": "kitchen"}` or `{"path": string}`."""
     if tool.examples:
         return tool.examples[0][1]
-    properties: Mapping[str, Any] = json.loads(tool.schema).get("properties", {})
-    names = (f'"{name}": {about.get("type", "value")}' for name, about in properties.items())
+    properties = _table(json.loads(tool.schema), "properties")
+    names = (f'"{name}": {_table(properties, name).get("type", "value")}' for name in properties)
     return f"{{{', '.join(names)}}}"
 
 
@@ -154,15 +160,20 @@ def _literal(text: str) -> str:
 
 
 class _Arguments:
-    """Writes the arguments of one schema as an expression."""
+    """Writes the arguments of one schema as an expression.
+
+    A schema may be anybody's: what it describes wrongly, too deeply or too often is any value.
+    """
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
+        self._room = MOST_VALUES
 
     def object(self, schema: Mapping[str, Any], depth: int = 0) -> str:
         """Return an expression for an object: its required properties, then any of the others."""
-        properties: Mapping[str, Any] = schema.get("properties", {})
-        required = [name for name in properties if name in schema.get("required", ())]
+        properties, needed = _table(schema, "properties"), schema.get("required")
+        needed = cast("list[object]", needed) if isinstance(needed, list) else ()
+        required = [name for name in properties if name in needed]
         optional = [name for name in properties if name not in required]
         pairs = {
             name: f"{_literal(f'{json.dumps(name)}: ')} ({self._value(about, depth + 1)})"
@@ -178,22 +189,39 @@ class _Arguments:
         ]
         return f'"{{" ({" | ".join(chains)})? "}}"' if chains else '"{}"'
 
-    def _value(self, schema: Mapping[str, Any], depth: int) -> str:
-        if reference := schema.get("$ref"):
-            known = self._root.get("$defs", {}) | self._root.get("definitions", {})
-            schema = known.get(str(reference).rpartition("/")[2], {})
-        if choices := schema.get("enum", [schema["const"]] if "const" in schema else None):
-            return " | ".join(_literal(json.dumps(c, ensure_ascii=False)) for c in choices)
-        if options := schema.get("anyOf") or schema.get("oneOf"):
-            return " | ".join(f"({self._value(option, depth)})" for option in options)
-        kind: Any = schema.get("type", "value")
+    def _value(self, schema: object, depth: int) -> str:
+        self._room -= 1
+        if not isinstance(schema, dict) or depth > DEPTH or self._room < 0:
+            return "value"
+        about = cast("dict[str, Any]", schema)
+        if reference := about.get("$ref"):
+            known = _table(self._root, "$defs") | _table(self._root, "definitions")
+            return self._value(known.get(str(reference).rpartition("/")[2]), depth + 1)
+        choices = about.get("enum", [about["const"]] if "const" in about else None)
+        if isinstance(choices, list) and choices:
+            literals = (json.dumps(choice, ensure_ascii=False) for choice in cast("Any", choices))
+            return " | ".join(map(_literal, literals))
+        options = about.get("anyOf") or about.get("oneOf")
+        kind: Any = about.get("type", "value")
         if isinstance(kind, list):
-            kinds = cast("list[str]", kind)
-            options = [{**schema, "type": one} for one in kinds]
-            return " | ".join(f"({self._value(option, depth)})" for option in options)
-        if depth < DEPTH and kind == "object" and schema.get("properties"):
-            return self.object(schema, depth)
-        if depth < DEPTH and kind == "array":
-            item = f"({self._value(schema.get('items', {}), depth + 1)})"
+            options = [{**about, "type": name} for name in cast("list[object]", kind)]
+        if isinstance(options, list) and options:
+            values = (self._value(option, depth + 1) for option in cast("list[object]", options))
+            return " | ".join(f"({value})" for value in values)
+        if kind == "object" and _table(about, "properties"):
+            return self.object(about, depth)
+        if kind == "array":
+            item = f"({self._value(about.get('items', {}), depth + 1)})"
             return f'"[" ({item} (", " {item})*)? "]"'
-        return kind if kind in _BASICS else '"{}"' if kind == "object" else "value"
+        return (
+            kind
+            if isinstance(kind, str) and kind in _BASICS
+            else '"{}"'
+            if kind == "object"
+            else "value"
+        )
+
+
+def _table(schema: Mapping[str, Any], name: str) -> dict[str, Any]:
+    table = schema.get(name)
+    return cast("dict[str, Any]", table) if isinstance(table, dict) else {}

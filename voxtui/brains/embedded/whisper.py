@@ -1,6 +1,7 @@
 """Whisper base in many languages, on the CPU: for speech that Moonshine does not know.
 
-Its encoder always works on 30 seconds, so a pass takes about a second of a core, however short.
+It was trained on windows of 30 seconds. Its encoder gets less where the speech is shorter, because
+a window of 30 seconds takes three times as long as one of 6.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from voxtui.brains.embedded.recogniser import Heard, Moonshine
 from voxtui.brains.embedded.rescoring import LIVE_CANDIDATES, Rescoring
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.errors import ModelError, how_to_install
-from voxtui.models.installed import whisper_directory
+from voxtui.models.catalogue import WHISPER
+from voxtui.models.installed import released_path
 from voxtui.settings.schema import LANGUAGES, BrainConfig
 
 if TYPE_CHECKING:
@@ -27,8 +29,11 @@ if TYPE_CHECKING:
     from voxtui.brains.embedded.live_transcription import Recogniser
     from voxtui.dialogue.data import Samples
 
-WINDOW_SECONDS = 30
-"""What the encoder takes; shorter sound is followed by silence."""
+WINDOW_SECONDS = 30.0
+"""The most that the encoder takes."""
+
+LEAST_SECONDS, SILENCE_SECONDS = 6.0, 2.0
+"""Shortest window, and the silence after the speech in it, by which the decoder finds the end."""
 
 FFT, HOP, MELS = 400, 160, 80
 """Samples of a window, samples between two, and bands, as the model was trained."""
@@ -117,7 +122,7 @@ def is_here() -> bool:
     if find_spec(RUNTIME) is None:
         return False
     try:
-        whisper_directory()
+        released_path(WHISPER)
     except ModelError:
         return False
     return True
@@ -141,7 +146,7 @@ def choose(config: BrainConfig, candidates: int = LIVE_CANDIDATES) -> Recogniser
             f"{how_to_install('whisper')}; then `voxtui models fetch whisper-base`. {others}",
         )
     try:
-        folder = whisper_directory()
+        folder = released_path(WHISPER)
     except ModelError as error:
         message = f"{english_only} Whisper knows it: {error.message}"
         raise ModelError(message, f"{error.hint} {others}") from error
@@ -149,10 +154,13 @@ def choose(config: BrainConfig, candidates: int = LIVE_CANDIDATES) -> Recogniser
 
 
 def log_mel(samples: Samples) -> Samples:
-    """Return the features that the encoder takes, of shape (MELS, 3000)."""
+    """Return the features that the encoder takes, of shape (MELS, 100 a second)."""
     import numpy as np
 
-    sound = np.zeros(WINDOW_SECONDS * SAMPLE_RATE, np.float32)
+    seconds = max(LEAST_SECONDS, len(samples) / SAMPLE_RATE + SILENCE_SECONDS)
+    sound = np.zeros(
+        int(min(WINDOW_SECONDS, seconds) * SAMPLE_RATE) // (2 * HOP) * 2 * HOP, np.float32
+    )
     sound[: len(samples)] = samples[: len(sound)]
     padded = np.pad(sound, FFT // 2, mode="reflect")
     windows = np.lib.stride_tricks.sliding_window_view(padded, FFT)[::HOP][:-1]

@@ -25,7 +25,13 @@ from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.schema import Config
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.tty_keys import Pressed, terminal_keys
-from voxtui.wiring import build_detector, microphone_alone, recogniser
+from voxtui.wiring import (
+    build_detector,
+    check_recogniser,
+    microphone_alone,
+    recogniser,
+    recognises_twice,
+)
 
 END_KEYS, DISCARD_KEY = b" \r\n\x04", b"\x1b"
 
@@ -36,7 +42,6 @@ class DictateOptions:
     pane: str | None = None
     """a pane of tmux; None: the active one"""
     quiet: bool = False
-    """no status and no captions on stderr"""
 
 
 def run(config: Config, options: DictateOptions) -> bool:
@@ -68,7 +73,8 @@ def run_order(
 
 
 def check(config: Config, options: DictateOptions) -> None:
-    """Raise VoxtuiError if the words could not be delivered afterwards: before somebody speaks."""
+    """Raise VoxtuiError if the words could not be recognised or delivered: before one speaks."""
+    check_recogniser(config)
     if config.dictate.replacements:
         replace_words("", config.dictate.replacements)
     if config.dictate.hook:
@@ -85,6 +91,8 @@ def _dictate(config: Config, quiet: bool) -> Dictated:
                 "Set dictate.silence_s, or use voxtui dictate --start and --stop.",
             )
         prompt = "Speak. Space or Enter ends, Esc discards." if pressed else "Speak."
+        if recognises_twice(config):
+            prompt += " Whisper then takes seconds."
         line = CaptionLine(prompt, quiet)
         dictation = Dictation(microphone_alone(config), silence_s, line)
         try:
@@ -142,24 +150,25 @@ class CaptionLine:
         self.show(self._prompt)
 
     def caption(self, text: str) -> None:
-        self.show(text)
+        self.show(text, end=True)
 
     def notice(self, sentence: str) -> None:
         if not self._quiet:
             self.clear()
             click.echo(sentence, err=True)
 
-    def show(self, text: str) -> None:
+    def show(self, text: str, end: bool = False) -> None:
+        """Show as much of the beginning of `text` as fits, or of its end."""
         if not self._shown:
             return
         from rich.cells import cell_len
 
         # A terminal that does not know its size says 0.
         width = (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1
-        tail = text[-width:] if width else ""
-        while cell_len(tail) > width:
-            tail = tail[1:]
-        click.echo(f"\r\x1b[K{tail}", nl=False, err=True)
+        part = text[-width:] if end and width else text[:width]
+        while cell_len(part) > width:
+            part = part[1:] if end else part[:-1]
+        click.echo(f"\r\x1b[K{part}", nl=False, err=True)
 
     def clear(self) -> None:
         self.show("")

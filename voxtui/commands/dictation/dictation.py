@@ -91,7 +91,6 @@ class Dictation:
         self._problem = ""
         """a sentence about the microphone, or about the last segment that was left out"""
         self._pass_s = 0.0
-        """duration of that pass"""
         self._quiet_s = 0.0
         """silence since the beginning, or since the last speech"""
         self._heard = False
@@ -158,7 +157,6 @@ class Dictation:
     # On the thread of `listen`.
 
     def _replace(self, loss: Loss) -> None:
-        """Open the lost microphone again, or the system's default in its place."""
         if self._devices.is_in_use(loss.opening):
             self._problem = loss.message
             self._view.notice(loss.message)
@@ -173,7 +171,9 @@ class Dictation:
     def _is_over(self, segmenter: Segmenter, end: float | None, waited: float) -> bool:
         if end is not None:
             recording = segmenter.recording
-            speaking = recording.speech_seconds and recording.quiet_frames < QUIET_FRAMES
+            speaking = (
+                recording.extent.speech_seconds and recording.extent.quiet_frames < QUIET_FRAMES
+            )
             complete = self._last_at >= end + (TAIL_SECONDS if speaking else 0.0)
             return complete or waited >= SOURCE_SECONDS
         if waited >= SILENT_SECONDS:
@@ -186,7 +186,7 @@ class Dictation:
         self._last_at = frame.captured_at
         self._peak = max(self._peak, float(abs(frame.samples).max()))
         over = segmenter.push(frame)
-        quiet = over is not None or segmenter.recording.quiet_frames > 0
+        quiet = over is not None or segmenter.recording.extent.quiet_frames > 0
         self._quiet_s = self._quiet_s + FRAME_SECONDS if quiet else 0.0
         self._heard = self._heard or over is not None or segmenter.has_speech
         if over is not None:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -26,13 +26,13 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from voxtui.commands.dictation.dictation import SILENT_SECONDS, Dictated, Dictation
+from voxtui.dialogue.protocols import StopFlag
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.paths import user_folders
 from voxtui.settings.schema import Config, DictateConfig
 from voxtui.wiring import (
     SpeechToText,
-    build_cue,
     build_detector,
     build_speaker,
     microphone_alone,
@@ -133,10 +133,10 @@ class Listening:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
 
-    def words(self, cancelled: Callable[[], bool]) -> Dictated:
+    def words(self, cancelled: StopFlag) -> Dictated:
         """Return the words once the utterance has ended; none if `cancelled`. Raises InputError."""
         while not select.select([self._connection], [], [], POLL_SECONDS)[0]:
-            if cancelled():
+            if cancelled.is_set():
                 return Dictated("", "")
         answer = _read(self._connection)
         if answer is None:
@@ -252,7 +252,6 @@ class _Listener:
     """written by the recording's thread: it does nothing more but answer"""
 
     def ended_at(self) -> float | None:
-        """Return the time at which the recording ends, if it does by now."""
         # The client sends nothing more, so there is something to read once it has disconnected.
         disconnected = select.select([self.connection], [], [], 0)[0]
         now = time.monotonic()
@@ -287,7 +286,9 @@ class DictationDaemon:
                 message = _message(connection)
                 if message is None:
                     continue
-                self._clear_listener()
+                if self._listener and self._listener.over and self._recording:
+                    self._recording.join()
+                    self._recording = self._listener = None
                 stale = self._recording is None and message.settings != self._fingerprint
                 if not stale and message.order == "listen":
                     self._listen(connection.dup(), message.seconds)
@@ -317,13 +318,7 @@ class DictationDaemon:
             self._stop()
         self._loaded.close()
 
-    def _clear_listener(self) -> None:
-        if self._listener and self._listener.over and self._recording:
-            self._recording.join()
-            self._recording = self._listener = None
-
     def _listen(self, connection: socket.socket, seconds: float) -> None:
-        """Record one utterance for the client of `connection`, which is closed after it."""
         if self._recording is not None:
             result = LENT if self._listener else DICTATING
         else:
@@ -421,11 +416,13 @@ class Began:
 
 def play_cue(config: Config) -> None:
     """Play the two notes that say that one may speak, where no terminal does. Blocks for 0.5 s."""
+    from voxtui.audio.chime import cue
+
     speaker = build_speaker(config.audio.output)
     with suppress(VoxtuiError), closing(speaker):
         speaker.open()
-        speaker.play(build_cue(), Timestamps(), lambda: False)
-        speaker.finish(Timestamps(), lambda: False)
+        speaker.play(cue(), Timestamps(), threading.Event())
+        speaker.finish(Timestamps(), threading.Event())
 
 
 def _send(connection: socket.socket, result: OrderResult) -> None:

@@ -19,13 +19,14 @@ from typing import Literal
 import click
 
 from voxtui.audio.portaudio import Probe, find, probe
+from voxtui.brains.embedded import whisper
 from voxtui.brains.remote.remote_brain import RemoteBrain
 from voxtui.brains.voxtral.cuda_errors import TRY_AGAIN, Marker
 from voxtui.commands.devices_command import HELD, configured_devices, hear
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.dialogue.listening.level import SHOWS_LEVEL, SILENT, diagnose_level
 from voxtui.errors import DeviceError, ModelError, how_to_install
-from voxtui.models.catalogue import WORD_MODEL, models_directory
+from voxtui.models.catalogue import SMALL_KOKORO, WHISPER, WORD_MODEL, models_directory
 from voxtui.models.cuda import (
     VOXTRAL_FREE,
     VOXTRAL_MEMORY,
@@ -39,6 +40,7 @@ from voxtui.models.installed import (
     check_content,
     kokoro_files,
     model_file,
+    released_path,
     voxtral_directory,
 )
 from voxtui.settings.schema import LANGUAGES, AudioConfig, Config
@@ -70,7 +72,6 @@ class Finding:
 
 
 def run(config: Config, as_json: bool = False) -> bool:
-    """Print what was found. Return whether a conversation is possible."""
     found: list[Finding] = []
     for finding in findings(config):
         found.append(finding)
@@ -101,13 +102,13 @@ def findings(config: Config) -> Iterator[Finding]:
 
 
 def _embedded(config: Config) -> Iterator[Finding]:
-    """Check the packages of the embedded brain. They may be missing if Voxtral can answer."""
     if config.brain.name in ("voxtral", "remote"):
         return
     for finding in (_packages(), _weights(config)):
         optional = finding.verdict == "missing" and _prefers_voxtral(config)
         yield replace(finding, verdict="note") if optional else finding
     yield from _words()
+    yield _whisper(config)
 
 
 def _prefers_voxtral(config: Config) -> bool:
@@ -160,11 +161,10 @@ def _voice(config: Config) -> Iterator[Finding]:
 
 
 def languages(config: Config) -> Iterator[Finding]:
-    """Check what the voice needs for a brain that answers in other languages than English."""
     language = config.brain.language
-    if language == "en" or config.brain.name == "embedded" or config.voice.engine == "none":
+    if language == "en" or config.voice.engine == "none":
         return
-    if config.brain.name == "auto" and not _prefers_voxtral(config):
+    if not language and _answers_by_embedded(config):
         return
     if not (language or importlib.util.find_spec("py3langid")):
         if config.voice.engine == "kokoro":
@@ -186,7 +186,21 @@ def languages(config: Config) -> Iterator[Finding]:
         yield Finding("note", what, error.hint)
     if language:
         name = f"languages: {LANGUAGES[language]}"
-        yield _checked(name, partial(_kokoro_weights, config, language), "note")
+        yield _checked(name, partial(_voice_weights, config, language), "note")
+
+
+def _voice_weights(config: Config, language: str) -> str:
+    try:
+        return _kokoro_weights(config, language)
+    except ModelError:
+        if not _answers_by_embedded(config):
+            raise
+        return str(released_path(SMALL_KOKORO))  # raises, and names the model for a CPU
+
+
+def _answers_by_embedded(config: Config) -> bool:
+    chosen = config.brain.name
+    return chosen == "embedded" or (chosen == "auto" and not _prefers_voxtral(config))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -218,6 +232,25 @@ def _words() -> Iterator[Finding]:
     except ModelError:
         fix = f"For fewer words wrong: voxtui models fetch {WORD_MODEL}"
         yield Finding("note", f"words: chosen by their sound alone, without {WORD_MODEL}", fix)
+
+
+def _whisper(config: Config) -> Finding:
+    """Check who hears other languages than English."""
+    size = f"{WHISPER.size / 1e6:.0f} MB"
+    if config.brain.language not in ("", "en"):
+        verdict: Verdict = "note" if _prefers_voxtral(config) else "missing"
+        name = LANGUAGES[config.brain.language]
+        return _checked("Whisper", lambda: _whisper_weights(config, name), verdict)
+    if whisper.is_here():
+        what = f"{WHISPER.name} ({size}); `dictate` takes seconds for a second look by it, too"
+        return Finding("ok", f"other languages: {what}")
+    what = f"{WHISPER.name} ({size}) is not here, nor needed for English"
+    return Finding("ok", f"other languages: {what}")
+
+
+def _whisper_weights(config: Config, language: str) -> str:
+    whisper.choose(config.brain).close()
+    return f"hears {language}; an answer begins one to ten seconds later than in English"
 
 
 def _disk() -> Finding:
@@ -317,18 +350,14 @@ def _terminal() -> Iterator[Finding]:
         yield Finding(
             "note", "terminal: none that can show the screen", "voxtui --plain needs none."
         )
-    yield Finding("ok", f"colours: {_colours()}")
+    count = colours()
+    yield Finding("ok", f"colours: {'16 million' if count == 1 << 24 else count}")
     releases = reports_key_release()
     if releases is not None:
         yield _talk_key(releases)
     encoding = sys.stdout.encoding
     if encoding.lower().replace("-", "") != "utf8":
         yield Finding("note", f"terminal: its encoding is {encoding}", "export LANG=C.UTF-8")
-
-
-def _colours() -> str:
-    count = colours()
-    return "16 million" if count == 1 << 24 else f"{count}"
 
 
 def _talk_key(releases: bool) -> Finding:
@@ -355,7 +384,7 @@ def _gpu(config: Config) -> Iterator[Finding]:
         if brain == "auto":
             yield _checked("Voxtral", lambda: _voxtral_weights(config), "note")
         if voice == "auto":
-            yield _checked("Kokoro", lambda: _kokoro_weights(config), "note")
+            yield _checked("Kokoro", lambda: _kokoro_weights(config, small=False), "note")
     if brain == "voxtral":
         yield _checked("Voxtral", lambda: _voxtral_weights(config), "missing")
 
@@ -396,9 +425,10 @@ def _voxtral_weights(config: Config) -> str:
     return str(voxtral_directory(config.brain.voxtral.model))
 
 
-def _kokoro_weights(config: Config, language: str = "en") -> str:
-    check_installed()
-    files = kokoro_files(config.voice, language=language)
+def _kokoro_weights(config: Config, language: str = "en", small: bool = True) -> str:
+    files = kokoro_files(config.voice, language=language, small=small)
+    if not files.is_small:
+        check_installed()
     return f"{files.model}, {files.voice.name}"
 
 

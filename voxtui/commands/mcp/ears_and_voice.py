@@ -6,18 +6,19 @@ process of `voxtui dictate --start`, so that any number of assistants share one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 
+from voxtui.audio.chime import cue
 from voxtui.commands.dictation.dictation_daemon import listening, runtime_folder
 from voxtui.commands.dictation.text_cleanup import passages
 from voxtui.commands.say import load_voice, read_aloud
-from voxtui.dialogue.protocols import Speaker
+from voxtui.dialogue.protocols import Speaker, StopFlag
 from voxtui.dialogue.speech.speech import VoiceWorker
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError
 from voxtui.settings.schema import Config
-from voxtui.wiring import build_cue, build_speaker
+from voxtui.wiring import build_speaker
 
 LONGEST_SECONDS = 60
 """The microphone closes after this time, whatever a program asks for."""
@@ -28,8 +29,6 @@ ANSWER_SECONDS = 30.0
 TURN_SECONDS = 0.1
 """Interval at which a call that waits for another one looks whether it was cancelled."""
 
-Stopped = Callable[[], bool]
-
 
 class EarsAndVoice:
     """Speaks and listens for one program. Each call blocks; any thread, one call at a time."""
@@ -39,18 +38,18 @@ class EarsAndVoice:
         self._resident = resident
         self._worker: VoiceWorker | None = None
 
-    def speak(self, text: str, stopped: Stopped) -> str:
+    def speak(self, text: str, stopped: StopFlag) -> str:
         """Speak `text` to its end. Raises VoxtuiError."""
         with self._turn(stopped) as speaker:
             self._speak(text, speaker, stopped)
         return "Spoken."
 
-    def listen(self, seconds: float, stopped: Stopped) -> str:
+    def listen(self, seconds: float, stopped: StopFlag) -> str:
         """Return the user's next utterance, after a cue. Raises VoxtuiError."""
         with self._turn(stopped) as speaker:
             return self._listen(seconds, speaker, stopped)
 
-    def converse(self, text: str, stopped: Stopped) -> str:
+    def converse(self, text: str, stopped: StopFlag) -> str:
         """Speak `text`, and return the user's answer. Raises VoxtuiError."""
         with self._turn(stopped) as speaker:
             self._speak(text, speaker, stopped)
@@ -61,7 +60,7 @@ class EarsAndVoice:
             self._worker.close()
 
     @contextmanager
-    def _turn(self, stopped: Stopped) -> Generator[Speaker]:
+    def _turn(self, stopped: StopFlag) -> Generator[Speaker]:
         """Yield the open speaker, once no other assistant of this user speaks or listens."""
         from filelock import FileLock, Timeout
 
@@ -71,7 +70,7 @@ class EarsAndVoice:
                 lock.acquire()
                 break
             except Timeout:
-                if stopped():
+                if stopped.is_set():
                     raise InputError("The call was cancelled.") from None
         try:
             with closing(build_speaker(self._config.audio.output)) as speaker:
@@ -80,18 +79,18 @@ class EarsAndVoice:
         finally:
             lock.release()
 
-    def _speak(self, text: str, speaker: Speaker, stopped: Stopped) -> None:
+    def _speak(self, text: str, speaker: Speaker, stopped: StopFlag) -> None:
         if self._worker is None:
             self._worker = load_voice(self._config, lambda sentence: None)
         language = self._config.brain.language or "en"
         if read_aloud(passages((text,)), self._worker, speaker, language, stopped):
             raise InputError("A part of the text could not be spoken.")
 
-    def _listen(self, seconds: float, speaker: Speaker, stopped: Stopped) -> str:
+    def _listen(self, seconds: float, speaker: Speaker, stopped: StopFlag) -> str:
         seconds = min(max(seconds, 1.0), LONGEST_SECONDS)
         with listening(self._config, seconds, self._resident) as utterance:
             # After the microphone has opened, so that an answer to the cue loses no sound.
-            speaker.play(build_cue(), Timestamps(), stopped)
+            speaker.play(cue(), Timestamps(), stopped)
             speaker.finish(Timestamps(), stopped)
             dictated = utterance.words(stopped)
         if not dictated.text:

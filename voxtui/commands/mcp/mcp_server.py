@@ -11,7 +11,8 @@ from mcp.server.mcpserver import MCPServer
 from mcp_types import CallToolResult, TextContent
 
 from voxtui import __version__
-from voxtui.commands.mcp.ears_and_voice import ANSWER_SECONDS, EarsAndVoice, Stopped
+from voxtui.commands.mcp.ears_and_voice import ANSWER_SECONDS, EarsAndVoice
+from voxtui.dialogue.protocols import StopFlag
 from voxtui.errors import VoxtuiError
 
 INSTRUCTIONS = (
@@ -20,11 +21,11 @@ INSTRUCTIONS = (
 )
 
 
-async def in_thread(call: Callable[[Stopped], str]) -> CallToolResult:
-    """Run `call` on a thread. Its argument returns true once the client has cancelled."""
+async def in_thread(call: Callable[[StopFlag], str]) -> CallToolResult:
+    """Run `call` on a thread. Its argument is set once the client has cancelled."""
     cancelled = threading.Event()
     try:
-        text, failed = await asyncio.to_thread(call, cancelled.is_set), False
+        text, failed = await asyncio.to_thread(call, cancelled), False
     except VoxtuiError as error:
         text, failed = str(error), True
     finally:

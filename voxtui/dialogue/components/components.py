@@ -9,7 +9,7 @@ from voxtui.dialogue.components.sound_devices import SoundDevices
 from voxtui.dialogue.data import SpeechChunk
 from voxtui.dialogue.engine_commands import ReplaceComponents
 from voxtui.dialogue.events import Event, Loaded, Loading, Notice
-from voxtui.dialogue.fallbacks import Fallbacks
+from voxtui.dialogue.fallbacks import Fallbacks, fallbacks_of
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
@@ -17,9 +17,10 @@ from voxtui.dialogue.protocols import (
     ReplyOptions,
     Speaker,
     SpeechDetector,
+    StopFlag,
     Voice,
 )
-from voxtui.dialogue.speech.speech import VoiceWorker
+from voxtui.dialogue.speech.speech import VoiceWorker, voice_workers
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import ModelError, ModelLost, NoGpu, RemoteError
 from voxtui.settings.schema import Config
@@ -64,8 +65,8 @@ class Components:
         """no answer is spoken; any thread may set it"""
         self.voice: VoiceWorker | None = None
         self._brain: Brain | None = None
-        self._brains = _brain_loaders(models.brain)
-        self._voices = None if models.voice is None else _voice_loaders(models.voice)
+        self._brains = fallbacks_of(models.brain)
+        self._voices = None if models.voice is None else fallbacks_of(models.voice)
         self._emit = emit
 
     @property
@@ -114,7 +115,7 @@ class Components:
         for event in events:
             self._emit(event)
 
-    def replace(self, change: ReplaceComponents, stopped: Callable[[], bool]) -> Timestamps:
+    def replace(self, change: ReplaceComponents, stopped: StopFlag) -> Timestamps:
         """Use the parts of `change`, once each of them is ready; close those they replace.
 
         Returns the marks of the tone that a new speaker plays until `stopped`. Raises VoxtuiError:
@@ -131,7 +132,7 @@ class Components:
             if voices is not None:
                 worker = self._load_voice(voices, change.config)
             if change.brain is not None:
-                self._use_brain(_brain_loaders(change.brain))
+                self._use_brain(fallbacks_of(change.brain))
         except BaseException:
             _close_parts(change)
             if worker is not None:
@@ -152,7 +153,7 @@ class Components:
         if change.brain is not None:
             if self._brain is not None:
                 self._brain.close()
-            self._brain, self._brains = None, _brain_loaders(change.brain)
+            self._brain, self._brains = None, fallbacks_of(change.brain)
             self._config.loaded_brain = ""
 
     def replace_lost_brain(self, reason: ModelLost) -> None:
@@ -193,7 +194,7 @@ class Components:
         self._emit(Loading(step, fraction))
 
     def _load_voice(self, voices: Fallbacks[Voice], config: Config) -> VoiceWorker:
-        workers = voices.map(lambda voice: VoiceWorker(voice, config.voice.timeout_s, self._owned))
+        workers = voice_workers(voices, config.voice.timeout_s, self._owned)
         loaded = workers.load(lambda worker: worker.warm_up(self._progress))
         if loaded.was_made:  # not reported if it could not even be made
             self._notify(f"The voice is {loaded.part.voice.name}. {loaded.passed_over}")
@@ -238,18 +239,10 @@ class Components:
         self._emit(Notice(sentence, "information"))
 
 
-def _brain_loaders(brain: Brain | Fallbacks[Brain]) -> Fallbacks[Brain]:
-    return brain if isinstance(brain, Fallbacks) else Fallbacks((lambda: brain,))
-
-
-def _voice_loaders(voice: Voice | Fallbacks[Voice]) -> Fallbacks[Voice]:
-    return voice if isinstance(voice, Fallbacks) else Fallbacks((lambda: voice,))
-
-
 def _voices(change: ReplaceComponents) -> Fallbacks[Voice] | None:
     if change.voice is None or change.voice == "none":
         return None
-    return _voice_loaders(change.voice)
+    return fallbacks_of(change.voice)
 
 
 def _close_parts(change: ReplaceComponents) -> None:
@@ -262,7 +255,7 @@ class Closing(Exception):
     """Aborts the loading, because the program ends."""
 
 
-def play_check_tone(speaker: Speaker, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+def play_check_tone(speaker: Speaker, timestamps: Timestamps, stopped: StopFlag) -> None:
     import numpy as np
 
     at = np.arange(round(CHECK_RATE * CHECK_SECONDS)) / CHECK_RATE

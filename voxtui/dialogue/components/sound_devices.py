@@ -71,7 +71,6 @@ class SoundDevices:
         self._chosen = (devices.microphone, devices.speaker)
         """the configured or chosen devices, even while others replace them"""
         self.speaker_lost = False
-        """the speaker failed during an answer"""
         self._system = devices.system
         self._on_frame = on_frame
         self._on_lost = on_lost
@@ -169,7 +168,6 @@ class SoundDevices:
         return events
 
     def try_speaker(self) -> list[Event]:
-        """Open the speaker if it is missing. Returns the events to report."""
         if self._system is None or not self._speaker_missing:
             return []
         _, fallback = self._system.default_devices()
@@ -236,7 +234,6 @@ class SoundDevices:
         self._chosen = (microphone or self._chosen[0], speaker or self._chosen[1])
 
     def replace_microphone(self) -> list[Event]:
-        """Replace the lost microphone, unless it is a replacement that delivered no frame."""
         if self._system is None or self.is_unproven:
             self._hurry()
             _close(self.microphone)
@@ -249,7 +246,6 @@ class SoundDevices:
         return self._open_anew((self.microphone,), ())
 
     def rescan_devices(self) -> list[Event]:
-        """Use the chosen devices if they are back, else those in use, else the default ones."""
         microphone, speaker = self._chosen
         return self._open_anew((microphone, self.microphone), (speaker, self.speaker))
 

@@ -66,7 +66,6 @@ def fit(attachment: Attachment, most_tokens: int) -> tuple[Attachment | None, st
 
 
 def _beginning(text: str, most_tokens: int) -> str:
-    """Return the whole lines that fit, or as much of the first line as fits."""
     if estimated_tokens(text) <= most_tokens:
         return text
     tokens, end = 0, 0

@@ -58,7 +58,6 @@ class History:
         self._set((*self.past[:place], turn, *self.past[place:]))
 
     def add_result(self, finished: FinishedCall) -> None:
-        """Add the result of a call to the last turn, if that has no reply yet."""
         if (last := self.unanswered) is not None:
             self.past = (*self.past[:-1], replace(last, calls=(*last.calls, finished)))
 
@@ -69,7 +68,6 @@ class History:
             self._put(place, replace(past, reply=_tokens_within(past.reply, len(heard or ""))))
 
     def take_back(self, turn: int) -> None:
-        """Remove the last turn, if it is this one."""
         if self.newest == turn:
             self.past = self.past[:-1]
 
@@ -83,7 +81,6 @@ class History:
         self.past = (*self.past, turn)
 
     def forget(self) -> None:
-        """Empty the history. `recall` undoes it until the next turn is added."""
         if self.past:
             self._forgotten = self.past, self.dropped
         self.past = self.dropped = ()
@@ -93,7 +90,6 @@ class History:
             self._set(tuple(past))
 
     def recall(self) -> None:
-        """Bring back what `forget` removed, unless a turn was added since."""
         if not self.past:
             self.past, self.dropped = self._forgotten
 
@@ -116,7 +112,6 @@ class History:
             self._put(place, replace(self.past[place], user_input="", words=None))
 
     def _place(self, turn: int, user: bool) -> int | None:
-        """Return the latest place of the user's part, or of the reply, of a turn."""
         for place in reversed(range(len(self.past))):
             past = self.past[place]
             if past.number == turn and (_has_input(past) if user else past.reply):
@@ -124,7 +119,6 @@ class History:
         return None
 
     def _put(self, place: int, turn: PastTurn) -> None:
-        """Put `turn` in the place of another; drop that if nothing is left of it."""
         rest = (turn,) if _has_input(turn) or turn.reply else ()
         self.past = (*self.past[:place], *rest, *self.past[place + 1 :])
 

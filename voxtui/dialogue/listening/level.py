@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
+from voxtui.dialogue.data import Samples
 
 SILENT = 10 ** (-120 / 20)
 """-120 dBFS. Anything below is digital silence: resampled zeros are not exactly zero."""
@@ -68,7 +66,6 @@ class Clipping:
         self._frames = 0
 
     def push(self, name: str, samples: Samples) -> str | None:
-        """Take the samples of a frame of speech from `name`; return the sentence to show."""
         if name != self._name:
             self._name, self._frames = name, 0
         if int((abs(samples) >= CLIPPED).sum()) < CLIPPED_SAMPLES:

@@ -6,17 +6,15 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, MICROPHONE, Frame, Utterance
 from voxtui.dialogue.listening.endpointing import Endpointer, SpeechGate, end_after_release
 from voxtui.dialogue.live_config import LiveConfig
+from voxtui.dialogue.protocols import SpeechDetector
 from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.timestamps import Milestone, Timestamps
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.protocols import SpeechDetector
-    from voxtui.settings.schema import Config
+from voxtui.settings.schema import Config
 
 PREROLL_SECONDS = 0.35
 """Sound kept from before the key press, because the first phoneme begins before the press."""
@@ -63,7 +61,6 @@ class Finished:
     utterance: Utterance
     released_at: float
     too_long: bool
-    """`audio.max_utterance_s` ended it"""
     overflows: int
     """gaps: sound that was lost because the device was not read in time"""
     spoken: str = ""
@@ -135,7 +132,7 @@ class Listener:
         live = self._live
         if live is None or live.released_at is not None:
             return None
-        return max(0.0, self._config.audio.max_utterance_s - live.recording.seconds)
+        return max(0.0, self._config.audio.max_utterance_s - live.recording.extent.seconds)
 
     def warm_up(self) -> None:
         warm_up(self._detector)
@@ -187,7 +184,7 @@ class Listener:
         overflows = sum(frame.overflow for frame in frames)
         released_at = time.monotonic() if live.released_at is None else live.released_at
         utterance = recording.utterance()
-        enough = recording.speech_seconds >= self._config.vad.min_speech_ms / 1000
+        enough = recording.extent.speech_seconds >= self._config.vad.min_speech_ms / 1000
         if utterance is not None and enough:
             spoken = self._spoken_over(utterance) if live.source == MICROPHONE else ""
             return Finished(utterance, released_at, live.too_long, overflows, spoken)
@@ -244,7 +241,7 @@ class Listener:
         if live.released_at is not None:
             over = end_after_release(live.recording, live.released_at) is not None
             return self.finish() if over else _RECORDED
-        if live.recording.seconds >= self._config.audio.max_utterance_s:
+        if live.recording.extent.seconds >= self._config.audio.max_utterance_s:
             live.too_long = True
             return self._release(live, frame.captured_at) or _RECORDED
         if live.hands_free and self._endpointer.ends(live.recording):
@@ -261,7 +258,6 @@ class Listener:
         return self.finish()
 
     def _give_back(self, live: _LiveRecording, frames: Iterable[Frame]) -> None:
-        """Return frames to the pre-roll: a word may have begun in them."""
         if live.source == MICROPHONE:
             self._recent = deque([*frames, *self._recent], self._recent.maxlen)
 

@@ -7,13 +7,15 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import TypeAlias
 
 from voxtui.dialogue.data import SpeechChunk, Token, audible
+from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.prefetch import TICK_SECONDS, Prefetched
-from voxtui.dialogue.protocols import Progress, Speaker, Voice
+from voxtui.dialogue.protocols import Progress, Speaker, StopFlag, Voice
 from voxtui.dialogue.speech.clauses import (
     NOT_A_LIST,
     SHORTEST_SPOKEN,
@@ -49,7 +51,7 @@ class _Job:
     """A call of the voice, and the queue of its results."""
 
     run: Callable[[], Iterable[SpeechChunk]]
-    stopped: Callable[[], bool]
+    stopped: StopFlag
     abandoned: bool = False
     """written by the consumer: no result is read any more"""
     over: bool = False
@@ -89,7 +91,7 @@ class VoiceWorker:
             self.voice.warm_up(progress)
             return iter(())
 
-        job = _Job(warm, lambda: False)
+        job = _Job(warm, Event())
         self._submit(job)
         failed = job.results.get()
         if isinstance(failed, BaseException):
@@ -99,7 +101,7 @@ class VoiceWorker:
     def speak(
         self,
         clause: str,
-        stopped: Callable[[], bool],
+        stopped: StopFlag,
         speed: float | None = None,
         language: str = "en",
     ) -> Generator[SpeechChunk, None, bool]:
@@ -115,7 +117,7 @@ class VoiceWorker:
                 result = self._wait(job, None if begun else self._timeout_s)
                 match result:
                     case None:
-                        return begun or not stopped()  # never begin a clause after the stop
+                        return begun or not stopped.is_set()  # never begin a clause after the stop
                     case _Stopped():
                         return False
                     case UnspokenLanguage():
@@ -137,7 +139,7 @@ class VoiceWorker:
             try:
                 return job.results.get(timeout=TICK_SECONDS)
             except Empty:
-                if job.stopped():
+                if job.stopped.is_set():
                     return _Stopped()
                 # Intervals are counted, because the clock goes on during a suspend (Ctrl+Z).
                 waited += TICK_SECONDS
@@ -184,12 +186,21 @@ class VoiceWorker:
             self.voice.close()
 
     def _do(self, job: _Job) -> None:
-        if job.abandoned or job.stopped():
+        if job.abandoned or job.stopped.is_set():
             return
         for chunk in job.run():
             job.results.put(chunk)
             if job.abandoned:
                 return
+
+
+def voice_workers(
+    voices: Fallbacks[Voice], timeout_s: float, owned: bool = True
+) -> Fallbacks[VoiceWorker]:
+    def worker(make: Callable[[], Voice]) -> VoiceWorker:
+        return VoiceWorker(make(), timeout_s, owned)
+
+    return Fallbacks(tuple(partial(worker, make) for make in voices.makers), voices.first_only)
 
 
 @dataclass(slots=True)
@@ -239,7 +250,7 @@ class Speech:
         worker: VoiceWorker,
         speaker: Speaker,
         timestamps: Timestamps,
-        stopped: Callable[[], bool],
+        stopped: StopFlag,
         reply: SpokenReply | None = None,
     ) -> None:
         self._worker = worker
@@ -265,7 +276,7 @@ class Speech:
         try:
             with closing(self._chunks(tokens)) as chunks:
                 for chunk in chunks:
-                    if self._stopped():
+                    if self._stopped.is_set():
                         break
                     if not speaking:
                         speaking = True
@@ -303,7 +314,7 @@ class Speech:
 
     def _chunks(self, tokens: Prefetched[Token]) -> Generator[SpeechChunk, None, None]:
         for text in clauses(self._texts(tokens)):
-            if self._stopped():
+            if self._stopped.is_set():
                 return
             clause = self._clause(text)
             self._spoken.append(clause)

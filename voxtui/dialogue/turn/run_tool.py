@@ -41,11 +41,12 @@ def run_call(
     timestamps, cancelled, emit = handle.timestamps, handle.cancelled, dialogue.emit
     timestamps.record(Milestone.CALLED)
     report, result = CallReport(call, CallOutcome.REFUSED), NOTHING
+    needs_key = tool.acts and not tool.trusted
     if tool.acts and again:
         report = replace(report, detail=DONE_ALREADY)
-    elif tool.acts and not dialogue.front_end.confirms:
+    elif needs_key and not dialogue.front_end.confirms:
         report = replace(report, detail=f"{tool.name} needs a key, which nobody can press here.")
-    elif tool.acts and not _confirmed(call, handle, dialogue):
+    elif needs_key and not _confirmed(call, handle, dialogue):
         end = CallOutcome.CANCELLED if cancelled.is_set() else CallOutcome.REFUSED
         report = replace(report, outcome=end, detail="Then I leave it.")
     else:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from traceback import extract_tb
@@ -26,48 +27,45 @@ class SafeSkills:
         self._skills = skills
 
     def start(self, emit: Callable[[Event], object]) -> None:
-        try:
+        with _logged():
             self._skills.start(emit)
-        except Exception as error:  # noqa: BLE001 - a conversation needs no skills
-            log_failure(error)
 
     def now(self) -> datetime:
-        try:
+        with _logged():
             return self._skills.now()
-        except Exception as error:  # noqa: BLE001
-            log_failure(error)
-            return datetime.now()
+        return datetime.now()
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         return self._skills.tools
 
     def answer(self, request: SkillRequest) -> SkillAnswer | ToolCall | None:
-        try:
+        with _logged():
             return self._skills.answer(request)
-        except Exception as error:  # noqa: BLE001
-            log_failure(error)
-            return None
+        return None
 
     def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
-        try:
+        with _logged():
             return self._skills.stop_ringing(snooze, missed)
-        except Exception as error:  # noqa: BLE001
-            log_failure(error)
-            return False
+        return False
 
     def doubt(self, reply: str) -> str | None:
-        try:
+        with _logged():
             return self._skills.doubt(reply)
-        except Exception as error:  # noqa: BLE001
-            log_failure(error)
-            return None
+        return None
 
     def close(self) -> None:
-        try:
+        with _logged():
             self._skills.close()
-        except Exception as error:  # noqa: BLE001
-            log_failure(error)
+
+
+@contextmanager
+def _logged() -> Generator[None, None, bool | None]:
+    """Log an exception and suppress it: a conversation needs no skills."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001
+        log_failure(error)
 
 
 def log_failure(error: Exception) -> None:

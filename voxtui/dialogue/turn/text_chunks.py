@@ -37,9 +37,7 @@ class Chunker:
         self._lock = threading.Lock()
         self._waiting: list[str] = []
         self._words = 0
-        """words in `_waiting`"""
         self._in_word = False
-        """True if `_waiting` ends within a word"""
         self._timer: threading.Timer | None = None
 
     def add(self, text: str) -> None:

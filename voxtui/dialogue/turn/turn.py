@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
+from voxtui.dialogue import events
 from voxtui.dialogue.data import (
     OWN_SOURCES,
     REPLAY,
@@ -19,13 +20,7 @@ from voxtui.dialogue.data import (
     Utterance,
 )
 from voxtui.dialogue.dialogue import Dialogue
-from voxtui.dialogue.events import (
-    Caption,
-    Notice,
-    ReplyText,
-    State,
-    UserWords,
-)
+from voxtui.dialogue.events import State
 from voxtui.dialogue.listening.listener import Finished, TooQuiet
 from voxtui.dialogue.listening.name import after_name
 from voxtui.dialogue.listening.text_echo import is_echo
@@ -61,7 +56,6 @@ class LiveTurn:
     """A turn in progress. Its fields are filled in the order of a usual turn."""
 
     handle: TurnHandle
-    """shared with the front end"""
     source: str
     paced: bool
     brain: str
@@ -70,7 +64,6 @@ class LiveTurn:
     """our words while the utterance was recorded; empty: none"""
     user_input: Utterance | str = ""
     words: str | None = None
-    """the user's words, where the brain knows them"""
     tokens: list[Token] = field(default_factory=list[Token])
     complete: bool = False
     """the brain's reply ended by itself"""
@@ -91,9 +84,7 @@ class LiveTurn:
     overheard: bool = False
     """Its words do not begin with the name, so they were not meant for the program."""
     only_name: bool = False
-    """Its words are the name alone."""
     finding: Finished | TooQuiet | None = None
-    """The end of its recording."""
     story: Generator[None, None, None] | None = None
 
     @property
@@ -149,7 +140,7 @@ def captions(turn: LiveTurn, dialogue: Dialogue) -> OnWords | None:
 
     def report(text: str, settled: int) -> None:
         if not turn.cancelled:
-            dialogue.emit(Caption(turn.number, text, settled))
+            dialogue.emit(events.Caption(turn.number, text, settled))
 
     # With a name, others may be talking.
     return report if dialogue.front_end.captions and not turn.options.name else None
@@ -163,7 +154,7 @@ def answer_tokens(turn: LiveTurn, dialogue: Dialogue) -> Generator[Token, None, 
     limit = turn.options.limit(most) * CHARACTERS_PER_TOKEN
 
     def show(text: str) -> None:
-        emit(ReplyText(turn.number, text))
+        emit(events.ReplyText(turn.number, text))
 
     chunker = Chunker(config.streaming, show, cancelled)
     last_at: float | None = None
@@ -173,12 +164,16 @@ def answer_tokens(turn: LiveTurn, dialogue: Dialogue) -> Generator[Token, None, 
                 return
             if isinstance(item, UserTranscript):
                 if is_echo(item.text, turn.spoken):
-                    emit(Notice(f"Dropped an echo of the answer: “{item.text}”. {FOR_HEADPHONES}"))
+                    emit(
+                        events.Notice(
+                            f"Dropped an echo of the answer: “{item.text}”. {FOR_HEADPHONES}"
+                        )
+                    )
                     cancelled.set()
                     return
                 turn.words = item.text
                 if item.text != turn.user_input:  # typed words were reported already
-                    emit(UserWords(turn.number, item.text, item.doubtful))
+                    emit(events.UserWords(turn.number, item.text, item.doubtful))
                 continue
             last_at = time.monotonic()
             timestamps.record(Milestone.FIRST_TOKEN, last_at)
@@ -188,7 +183,9 @@ def answer_tokens(turn: LiveTurn, dialogue: Dialogue) -> Generator[Token, None, 
             chunker.add(token.text)
             yield token
             if token is not item or not limit:
-                emit(Notice("The answer is too long and was cut (generation.max_new_tokens)."))
+                emit(
+                    events.Notice("The answer is too long and was cut (generation.max_new_tokens).")
+                )
                 break
         if cancelled.is_set():  # the brain may have ended because of the cancel
             return
@@ -260,7 +257,7 @@ def _called(
             return item
     else:
         why = "This brain answers before it knows your words, so it cannot wait for a name"
-        dialogue.emit(Notice(f"{why} (vad.name)."))
+        dialogue.emit(events.Notice(f"{why} (vad.name)."))
     turn.overheard = True
     turn.handle.cancelled.set()
     return None
@@ -306,12 +303,14 @@ def _answer_call(
 
 @dataclass(slots=True)
 class _SpokenTurn(SpokenReply):
+    """Also a StopFlag: set once nobody is to hear more of the reply."""
+
     turn: LiveTurn
     dialogue: Dialogue
     prefill: HistoryPrefill | None
     muted: bool = False
 
-    def stopped(self) -> bool:
+    def is_set(self) -> bool:
         cancelled = self.turn.cancelled
         self.muted = self.muted or (self.dialogue.components.muted and not cancelled)
         return self.muted or cancelled
@@ -354,18 +353,18 @@ def speak(
     assert voice is not None
     assert speaker is not None
     reply = _SpokenTurn(turn, dialogue, prefill)
-    speech = Speech(voice, speaker, turn.handle.timestamps, reply.stopped, reply)
+    speech = Speech(voice, speaker, turn.handle.timestamps, reply, reply)
     try:
         try:
             speech.play(tokens)
             if not reply.muted:
                 return speech
         except VoiceFailed as error:
-            emit(Notice(f"{error} The answer goes on as text."))
+            emit(events.Notice(f"{error} The answer goes on as text."))
             speech.finish()
     except DeviceError as error:
         components.devices.speaker_lost = True
-        emit(Notice(f"{error} The answer goes on as text."))
+        emit(events.Notice(f"{error} The answer goes on as text."))
     if dialogue.state is State.SPEAKING and turn.number > 0:  # no more of the answer is heard
         dialogue.enter(State.THINKING)
     return None

@@ -11,27 +11,11 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from voxtui.dialogue import engine_commands as commands
+from voxtui.dialogue import events
 from voxtui.dialogue.data import MICROPHONE, REPLAY, SKILL, TYPED, Frame, Utterance
 from voxtui.dialogue.dialogue import Dialogue
-from voxtui.dialogue.engine_commands import (
-    Answer,
-    NewTurn,
-    Redo,
-    Release,
-    SendText,
-    Talk,
-    UseReplyOptions,
-)
-from voxtui.dialogue.events import (
-    Captured,
-    Notice,
-    Remark,
-    SpokenUpTo,
-    State,
-    TurnFinished,
-    TurnStarted,
-    UserWords,
-)
+from voxtui.dialogue.events import State
 from voxtui.dialogue.inbox import TypedText
 from voxtui.dialogue.listening.listener import (
     Finding,
@@ -73,7 +57,6 @@ class TurnTaking:
         self._dialogue = dialogue
         self._warnings = RecordingWarnings(dialogue)
         self._recorded: LiveTurn | None = None
-        """The turn whose utterance is being recorded."""
         self._committed: LiveTurn | None = None
         """The newest turn whose utterance was committed; its answer may be requested."""
         self._inputs: dict[int, Utterance | str] = {}
@@ -85,18 +68,20 @@ class TurnTaking:
         self._answers = True
         """False: detected speech is committed without an answer."""
 
-    def take(self, command: NewTurn, handle: TurnHandle, typed: TypedText) -> None:
+    def take(self, command: commands.NewTurn, handle: TurnHandle, typed: TypedText) -> None:
         """Begin the turn of `command`, or answer it to its end. The text before it is `typed`."""
         match command:
-            case Talk(at, source, paced):
+            case commands.Talk(at, source, paced):
                 assert at is not None  # the inbox has set it
                 self._go_on(self._live(handle, source, paced), at)
-            case SendText(text):
+            case commands.SendText(text):
                 self._answer_text(handle, text.strip(), typed.begun if typed.text else None)
-            case Answer(options):
+            case commands.Answer(options):
                 self._answer_history(handle, options)
-            case Redo(again, text):
+            case commands.Redo(again, text):
                 self._redo(handle, again, text)
+            case _:
+                raise AssertionError(command)
 
     # The story of a turn.
 
@@ -140,7 +125,7 @@ class TurnTaking:
                 result = turn.finished(Outcome.FAILED, str(error))
             else:
                 result = self._add_to_history(turn, speech)
-        dialogue.emit(TurnFinished(result))
+        dialogue.emit(events.TurnFinished(result))
         self._prepare_next(turn)
 
     def _begin_recording(self, turn: LiveTurn, at: float) -> bool:
@@ -154,7 +139,7 @@ class TurnTaking:
             self._finish(turn, Outcome.CANCELLED)
             return False
         if turn.source == MICROPHONE and components.devices.microphone is None:
-            dialogue.emit(Notice("There is no microphone. Type, or play a sample clip."))
+            dialogue.emit(events.Notice("There is no microphone. Type, or play a sample clip."))
             self._finish(turn, Outcome.CANCELLED)
             return False
         self._recorded = turn
@@ -162,7 +147,7 @@ class TurnTaking:
         if turn.handle.detected and at > self._attentive_until:
             name = dialogue.config.current.vad.name
             turn.options = dataclasses.replace(turn.options, name=name)
-        dialogue.emit(TurnStarted(turn.number, turn.source, turn.handle.timestamps, at=at))
+        dialogue.emit(events.TurnStarted(turn.number, turn.source, turn.handle.timestamps, at=at))
         dialogue.enter(State.LISTENING)
         preroll = dialogue.listener.begin(turn.source, at, turn.handle.detected)
         recording = dialogue.listener.recording
@@ -194,7 +179,7 @@ class TurnTaking:
         turn.spoken = finding.spoken
         timestamps.record(Milestone.SPEECH_ENDED, min(finding.utterance.ended_at, now))
         turn.handle.committed = not turn.answers  # before others hear of it, and request an answer
-        self._dialogue.emit(Captured(turn.number, finding.utterance))
+        self._dialogue.emit(events.Captured(turn.number, finding.utterance))
         return True
 
     def _commit(self, turn: LiveTurn) -> None:
@@ -243,10 +228,10 @@ class TurnTaking:
                 history.set_words(turn.number, turn.words)
             history.add(PastTurn("", None, tuple(turn.tokens), number=turn.number), heard)
         if heard != turn.reply:
-            dialogue.emit(SpokenUpTo(turn.number, heard))
+            dialogue.emit(events.SpokenUpTo(turn.number, heard))
         unaided = turn.brain != SKILL and not turn.calls
         if dialogue.skills and unaided and (doubt := dialogue.skills.doubt(heard)):
-            dialogue.emit(Remark(doubt))
+            dialogue.emit(events.Remark(doubt))
         whole = turn.complete and heard == turn.reply
         return turn.finished(Outcome.ANSWERED if whole else Outcome.CANCELLED)
 
@@ -265,7 +250,7 @@ class TurnTaking:
 
     def _finish(self, turn: LiveTurn, outcome: Outcome, error: str | None = None) -> None:
         """End a turn that has no answer."""
-        self._dialogue.emit(TurnFinished(turn.finished(outcome, error)))
+        self._dialogue.emit(events.TurnFinished(turn.finished(outcome, error)))
         self._dialogue.enter(
             State.LOADING if self._dialogue.state is State.LOADING else State.READY
         )
@@ -275,8 +260,8 @@ class TurnTaking:
     def hear(self, frame: Frame) -> None:
         if self._dialogue.state is State.LOADING:
             return
-        if frame.source == MICROPHONE and (events := self._dialogue.components.devices.delivered()):
-            self._dialogue.components.report(events)
+        if frame.source == MICROPHONE and (back := self._dialogue.components.devices.delivered()):
+            self._dialogue.components.report(back)
         finding = self._dialogue.listener.push(frame)
         if isinstance(finding, Recorded) and self._recorded is not None:
             self._warnings.during(frame, self._recorded.number)
@@ -300,7 +285,7 @@ class TurnTaking:
             case None:
                 pass
 
-    def release(self, release: Release) -> None:
+    def release(self, release: commands.Release) -> None:
         """End the recording of the turn that `release` names, or of any turn."""
         turn = self._recorded
         if turn is None or release.turn not in (None, turn.number):
@@ -331,9 +316,9 @@ class TurnTaking:
         turn = self._live(handle, TYPED)
         turn.options = self._dialogue.timed_options(self._dialogue.history.past, begun)
         self._take_input(turn, text)
-        self._dialogue.emit(TurnStarted(turn.number, TYPED, handle.timestamps))
+        self._dialogue.emit(events.TurnStarted(turn.number, TYPED, handle.timestamps))
         if text:
-            self._dialogue.emit(UserWords(turn.number, text))
+            self._dialogue.emit(events.UserWords(turn.number, text))
             self._go_on(turn)
         else:
             self._finish(turn, Outcome.NO_SPEECH)
@@ -350,7 +335,7 @@ class TurnTaking:
         if handle.over:  # the utterance held no speech
             self._finish(turn, Outcome.NO_SPEECH)
             return
-        self._dialogue.emit(TurnStarted(turn.number, turn.source, handle.timestamps))
+        self._dialogue.emit(events.TurnStarted(turn.number, turn.source, handle.timestamps))
         turn.options = options
         self.idle.end()
         self._take_question(turn)
@@ -369,8 +354,8 @@ class TurnTaking:
         """Report the end of a turn whose answer came too late. The next turn goes on."""
         turn = self._live(handle, TYPED)
         if not handle.committed:
-            self._dialogue.emit(TurnStarted(turn.number, turn.source, handle.timestamps))
-        self._dialogue.emit(TurnFinished(turn.finished(Outcome.CANCELLED)))
+            self._dialogue.emit(events.TurnStarted(turn.number, turn.source, handle.timestamps))
+        self._dialogue.emit(events.TurnFinished(turn.finished(Outcome.CANCELLED)))
 
     def _redo(self, handle: TurnHandle, again: int, text: str | None) -> None:
         """Ask again after the same history, so that two answers can be compared."""
@@ -379,20 +364,20 @@ class TurnTaking:
         typed = isinstance(user_input, str)
         turn = self._live(handle, TYPED if typed else REPLAY, paced=typed)
         if not user_input or dialogue.state is State.LOADING:
-            dialogue.emit(Notice("The input of that turn is no longer in memory."))
+            dialogue.emit(events.Notice("The input of that turn is no longer in memory."))
             self._finish(turn, Outcome.CANCELLED)
             return
         self._take_input(turn, user_input)
         replaces = again if history.newest == again else None
-        dialogue.emit(TurnStarted(turn.number, turn.source, handle.timestamps, replaces))
+        dialogue.emit(events.TurnStarted(turn.number, turn.source, handle.timestamps, replaces))
         before = history.past
         history.take_back(again)
         past = history.past
         turn.options = dialogue.timed_options(past)
         if isinstance(user_input, str):
-            dialogue.emit(UserWords(turn.number, user_input))
+            dialogue.emit(events.UserWords(turn.number, user_input))
         else:
-            dialogue.emit(Captured(turn.number, user_input))
+            dialogue.emit(events.Captured(turn.number, user_input))
             handle.timestamps.record(Milestone.CAPTURED)
             request = TurnRequest(past, cancelled=handle.cancelled, options=turn.options)
             dialogue.components.brain.listen(request, Recording())
@@ -419,9 +404,9 @@ class TurnTaking:
             if turn.number == number and turn.speech is not None:
                 heard = turn.speech.heard(turn.reply, seconds)
                 self._dialogue.history.cut(number, heard)
-                self._dialogue.emit(SpokenUpTo(number, heard))
+                self._dialogue.emit(events.SpokenUpTo(number, heard))
 
-    def use_options(self, change: UseReplyOptions) -> None:
+    def use_options(self, change: commands.UseReplyOptions) -> None:
         """Answer by these options from now on, and let the brain read its instruction."""
         dialogue = self._dialogue
         known, dialogue.options, self._answers = dialogue.options, change.options, change.answers
@@ -440,4 +425,6 @@ class TurnTaking:
             )
 
     def refuse(self) -> None:
-        self._dialogue.emit(Notice("No model is loaded. `voxtui doctor` says what is missing."))
+        self._dialogue.emit(
+            events.Notice("No model is loaded. `voxtui doctor` says what is missing.")
+        )

@@ -14,6 +14,7 @@ import numpy as np
 from voxtui.audio.pcm import as_pcm
 from voxtui.audio.resampling import Resampler, resample
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame, SpeechChunk
+from voxtui.dialogue.protocols import StopFlag
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.serve.realtime.session_settings import RATE
 
@@ -135,16 +136,16 @@ class WireSpeaker:
 
     def open(self) -> None: ...
 
-    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         while self._waiting() > MOST_WAITING:
-            if stopped():
+            if stopped.is_set():
                 return
             time.sleep(POLL_SECONDS)  # neither the buffer nor the flag can wake this thread
         sound = Sound(as_pcm(resample(chunk.samples, chunk.rate, RATE)))
         self._seconds += sound.seconds
         self._deliver(sound)
 
-    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
+    def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
         seconds, self._seconds = self._seconds, 0.0
         return seconds
 

@@ -12,11 +12,20 @@ from functools import cache
 from pathlib import Path
 from zoneinfo import TZPATH, ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from voxtui.skills.rules.days import MONTHS, WEEKDAYS, Ambiguous, read_day, say_day
+from voxtui.skills.local_time import utc
+from voxtui.skills.rules.days import Ambiguous, read_day
 from voxtui.skills.rules.forms import english, matches, pattern
-from voxtui.skills.rules.hours import read_moment, say_time, utc
+from voxtui.skills.rules.hours import read_moment
 from voxtui.skills.rules.intents import Fact, Question
-from voxtui.skills.rules.spoken import counted, ordinal, say_span, spoken_list
+from voxtui.skills.rules.spoken import (
+    MONTHS,
+    WEEKDAYS,
+    say_date,
+    say_day,
+    say_days,
+    say_span,
+    say_time,
+)
 
 _FORMS = english("clock")
 _FEAST, _WEEKDAY, _NTH_ALONE = pattern("{feast}"), pattern("{weekdays}"), pattern("{nth_alone}")
@@ -41,7 +50,7 @@ def _answer(kind: str, words: Mapping[str, str], now: datetime) -> Fact | None:
         case "time_in":
             return _time_in(words["place"], now)
         case "today":
-            return Fact("date", today, f"Today is {_with_year(today)}.")
+            return Fact("date", today, f"Today is {say_date(today)}.")
         case "year":
             return Fact("year", now.year, f"It is {now.year}.")
         case "month":
@@ -50,7 +59,7 @@ def _answer(kind: str, words: Mapping[str, str], now: datetime) -> Fact | None:
         case "that_day":
             day = read_day(words["day"], today, backwards=bool(words.get("was")))
             verb = "is" if day and day >= today else "was"
-            named = day and f"{_name(words['day'])} {verb} {_with_year(day)}."
+            named = day and f"{_name(words['day'])} {verb} {say_date(day)}."
             return Fact("date", day, named) if named else None
         case "until_time":
             moment = read_moment(words["clock"], now)
@@ -64,7 +73,9 @@ def _answer(kind: str, words: Mapping[str, str], now: datetime) -> Fact | None:
             if day is None or (day > today if kind == "since" else day < today):
                 return None
             days = abs((day - today).days)
-            return Fact("days", days, f"{_days(days)} {kind} {_inside(words['day'], day, today)}.")
+            return Fact(
+                "days", days, f"{say_days(days)} {kind} {_inside(words['day'], day, today)}."
+            )
 
 
 def _time_in(place: str, now: datetime) -> Fact | None:
@@ -93,21 +104,7 @@ def _between(first_words: str, second_words: str, today: date) -> Fact | None:
         return None
     days = abs((second - first).days)
     between = f"between {say_day(first, today)} and {say_day(second, today)}"
-    return Fact("days", days, f"{_days(days)} {between}.")
-
-
-def _with_year(day: date) -> str:
-    month = MONTHS[day.month - 1].capitalize()
-    return f"{WEEKDAYS[day.weekday()].capitalize()}, {month} {ordinal(day.day)}, {day.year}"
-
-
-def _days(days: int) -> str:
-    """Return `It is 33 days, or 4 weeks and 5 days,`."""
-    said, (weeks, rest) = f"It is {counted(days, 'day')}", divmod(days, 7)
-    if not weeks or days > 100:
-        return said
-    parts = [counted(weeks, "week"), *([counted(rest, "day")] if rest else [])]
-    return f"{said}, or {spoken_list(parts)},"
+    return Fact("days", days, f"{say_days(days)} {between}.")
 
 
 def _name(named: str) -> str:

@@ -1,4 +1,4 @@
-"""Read and say days: `the day after tomorrow`, `3 March`, `Friday`, `Easter`."""
+"""Read days: `the day after tomorrow`, `3 March`, `Friday`, `Easter`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ import re
 from datetime import date, timedelta
 
 from voxtui.skills.rules.forms import PARTS, pattern
-from voxtui.skills.rules.spoken import ordinal
+from voxtui.skills.rules.spoken import MONTHS, WEEKDAYS, say_day
 
 FIRST_GREGORIAN_YEAR = 1583
 FURTHEST = 40_000
 """Most days, weeks, months or years of `in 3 weeks`."""
-
-WEEKDAYS = PARTS["weekdays"].split("|")
-MONTHS = PARTS["months"].split("|")
 
 _FEAST, _SHIFT, _WEEKDAY = (
     pattern(PARTS["feast"]),
@@ -135,11 +132,3 @@ def _date(named: re.Match[str], today: date, backwards: bool) -> date:
 
 def _year(text: str) -> int:
     return int(text.replace(" ", ""))
-
-
-def say_day(day: date, today: date, weekday: bool = True) -> str:
-    """Return `Friday, December 25th`, with the year if it is not this one."""
-    said = f"{MONTHS[day.month - 1].capitalize()} {ordinal(day.day)}"
-    if weekday:
-        said = f"{WEEKDAYS[day.weekday()].capitalize()}, {said}"
-    return said if day.year == today.year else f"{said}, {day.year}"

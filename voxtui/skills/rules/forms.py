@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from voxtui.skills.rules.spoken import MONTHS, WEEKDAYS
+
 Forms = dict[str, tuple[re.Pattern[str], ...]]
 """The forms of each request, in the order in which they are tried."""
 
@@ -46,7 +48,10 @@ def matches(forms: Forms, text: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 ENGLISH = read_tables("english.toml")
-PARTS: dict[str, str] = ENGLISH["parts"]
+PARTS: dict[str, str] = ENGLISH["parts"] | {
+    "weekdays": "|".join(WEEKDAYS),
+    "months": "|".join(MONTHS),
+}
 
 
 def pattern(form: str) -> re.Pattern[str]:

@@ -1,20 +1,21 @@
-"""Read and say times of day, and the moment that `tomorrow at nine` means."""
+"""Read times of day, and the moment that `tomorrow at nine` means."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 
-from voxtui.skills.rules.days import Ambiguous, read_day, say_day
-from voxtui.skills.rules.forms import pattern
+from voxtui.skills.local_time import local, utc
+from voxtui.skills.rules.days import Ambiguous, read_day
+from voxtui.skills.rules.forms import english, matches, pattern
 from voxtui.skills.rules.normalise import seconds_in
 
 _PIECE = pattern(
     r"(?P<span>{in_span})|(?P<later>{later})|(?P<day>{on_day})(?![:\d])"
     r"|(?P<part>{part_of_day})|(?P<clock>(?:at |by )?{clock_time})"
 )
-_RELATIVE = re.compile(r"(?:a )?(half|quarter|\d{1,2})(?: minutes?)? (past|to|after) (\d{1,2})")
+_CLOCK = english("clock_times")
 
 _EARLIEST_BARE, _NOON = 7, 12
 """Hours of another day that are taken as the morning if nothing else is said."""
@@ -76,28 +77,23 @@ def _after(span: str, now: datetime) -> datetime:
 
 
 def _read_clock(text: str, wanted: _Moment) -> None:
-    if text in ("noon", "midday", "midnight"):
-        wanted.hour, wanted.certain = (0 if text == "midnight" else 12), True
+    match = next(matches(_CLOCK, text), None)
+    if match is None:
+        raise Ambiguous("At what time?")  # `noon pm`
+    kind, words = match
+    if kind == "name":
+        wanted.hour, wanted.certain = 0 if text == "midnight" else 12, True
         return
-    found = re.fullmatch(r"(.*?)(?: ?([ap])m)?", text)
-    assert found is not None
-    clock, half = found[1], found[2]
-    if clock in ("noon", "midday", "midnight"):
-        raise Ambiguous("At what time?")
-    if relative := _RELATIVE.fullmatch(clock):
-        minutes = {"half": 30, "quarter": 15}.get(relative[1]) or int(relative[1])
-        hour, minute = int(relative[3]), minutes
-        if relative[2] == "to":
-            hour, minute = hour - 1 or 12, 60 - minutes
-    else:
-        hour_text, _, minute_text = clock.replace(" ", ":").partition(":")
-        hour, minute = int(hour_text), int(minute_text or 0)
-        wanted.certain = hour > 12 or hour_text.startswith("0")
+    hour, half = int(words["hour"]), words["half"]
+    minute = {"half": 30, "quarter": 15, "": 0}.get(words["minute"]) or int(words["minute"] or 0)
+    if words.get("way") == "to":
+        hour, minute = hour - 1 or 12, 60 - minute
     if hour > 24 or not 0 <= minute <= 59 or (half and not 0 < hour <= 12):
         raise Ambiguous("There is no such time. At what time?")
     if half:
-        hour, wanted.certain = hour % 12 + (12 if half == "p" else 0), True
-    wanted.hour, wanted.minute = hour % 24, minute
+        hour = hour % 12 + (12 if half == "p" else 0)
+    certain = kind == "plain" and (hour > 12 or words["hour"].startswith("0"))
+    wanted.hour, wanted.minute, wanted.certain = hour % 24, minute, bool(half) or certain
 
 
 def _resolve(wanted: _Moment, now: datetime) -> datetime:
@@ -154,35 +150,3 @@ def _choose(hours: list[int]) -> int:
     if len(hours) > 1 and not _EARLIEST_BARE <= first <= _NOON:
         raise Ambiguous("In the morning or in the afternoon?")
     return first
-
-
-def utc(local: datetime) -> datetime:
-    """Return a naive local time as an aware one; at the ends of the calendar without a zone."""
-    try:
-        return local.astimezone(UTC)
-    except (OverflowError, ValueError):
-        return local.replace(tzinfo=UTC)
-
-
-def local(moment: datetime) -> datetime:
-    """Return an aware time as a naive local one; at the ends of the calendar without a zone."""
-    try:
-        return datetime.fromtimestamp(moment.timestamp())  # which tells the two times of a night
-    except (OverflowError, OSError, ValueError):
-        return moment.replace(tzinfo=None)
-
-
-def say_time(moment: datetime | time) -> str:
-    """Return `1:04 pm`; `noon` and `midnight` by name."""
-    if moment.minute == 0 and moment.hour in (0, 12):
-        return "noon" if moment.hour else "midnight"
-    hour, half = moment.hour % 12 or 12, "am" if moment.hour < 12 else "pm"
-    return f"{hour}:{moment.minute:02} {half}"
-
-
-def say_moment(moment: datetime, now: datetime) -> str:
-    """Return `tomorrow at 9:00 am`, `today at 1:24 pm` or `on Friday, December 25th at noon`."""
-    days = (moment.date() - now.date()).days
-    near = {0: "today", 1: "tomorrow", -1: "yesterday"}
-    day = near.get(days) or f"on {say_day(moment.date(), now.date())}"
-    return f"{day} at {say_time(moment)}"

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
+from voxtui.skills.local_time import utc
 from voxtui.skills.rules.clock import time_in
 from voxtui.skills.rules.forms import Forms, compile_forms, matches, read_tables
-from voxtui.skills.rules.hours import utc
 from voxtui.skills.rules.intents import Fact
 
 SLOWER = 0.75
@@ -71,7 +71,7 @@ def _answer(
     now: datetime,
     past: Past,
 ) -> Fact | None:
-    texts = language.texts
+    texts, code = language.texts, language.code
     turns = [turn for turn in past if turn.user_input != "" and not turn.attached]
     match request:
         case "time":
@@ -85,14 +85,14 @@ def _answer(
                 return None
             pace = SLOWER if request == "slower" else 1.0
             return Fact("said", replies[-1], replies[-1], "", pace)
-        case "said_last":
-            return _quoted(texts["say"], turns[-1:], language.code)
-        case "said_first":
-            return _quoted(texts["say_first"], turns[:1], language.code)
-        case "asked_last":
-            return _quoted(texts["ask"], _questions(turns)[-1:], language.code)
-        case "asked_first":
-            return _quoted(texts["ask_first"], _questions(turns)[:1], language.code)
+        case "said_last" | "said_first" | "asked_last" | "asked_first":
+            about, _, which = request.partition("_")
+            turns = _questions(turns) if about == "asked" else turns
+            turn = turns[0 if which == "first" else -1] if turns else None
+            if turn is None or turn.user_text.startswith(AUDIO_INPUT):
+                return None
+            words_said = turn.user_text.strip()
+            return Fact("said", words_said, texts[f"you_{request}"].format(words_said), code)
         case _:
             word = re.sub(texts.get("the_word", r"(?!)"), "", words["word"], count=1)
             word = _as_in(text, word.strip("\"“”„«»'‘’ "))
@@ -116,13 +116,6 @@ def _questions(said: list[PastTurn]) -> list[PastTurn]:
     if any(turn.user_text.startswith(AUDIO_INPUT) for turn in said):
         return []
     return [one for one in said if one.user_text.endswith("?") or _QUESTION.match(one.user_text)]
-
-
-def _quoted(template: str, turns: list[PastTurn], code: str) -> Fact | None:
-    if not turns or turns[0].user_text.startswith(AUDIO_INPUT):
-        return None
-    words = turns[0].user_text.strip()
-    return Fact("said", words, template.format(words), code)
 
 
 def _letters(request: str, words: str, letter: str, language: _Language) -> Fact:

@@ -9,23 +9,18 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from voxtui.skills.rules.forms import pattern, replacements
+from voxtui.skills.rules.forms import ENGLISH, pattern, replacements
 from voxtui.skills.rules.spoken import ordinal
 
-_ONES = {word: value for value, word in enumerate(re.findall(r"\w+", """
-    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
-    sixteen seventeen eighteen nineteen"""))}  # fmt: skip
-_TENS = {word: 10 * value for value, word in enumerate(re.findall(r"\w+", """
-    twenty thirty forty fifty sixty seventy eighty ninety"""), 2)}  # fmt: skip
+_NUMBERS: dict[str, str] = ENGLISH["numbers"]
+_ONES = {word: value for value, word in enumerate(_NUMBERS["ones"].split())}
+_TENS = {word: 10 * value for value, word in enumerate(_NUMBERS["tens"].split(), 2)}
 _SMALL = _ONES | _TENS
 _SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
-
 # Without `second`, which is a unit of time more often. The date rules know it.
-_ORDINALS = {word: value for value, word in enumerate(re.findall(r"\S+", """
-    first - third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth
-    fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"""), 1)
-    if word != "-"} | {"thirtieth": 30}  # fmt: skip
-
+_ORDINALS = {
+    word: value for value, word in enumerate(_NUMBERS["ordinals"].split(), 1) if word != "second"
+} | {"thirtieth": 30}
 _SPELLING = replacements("spelling")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _DECIMAL = re.compile(r"\d+(?:\.\d+)?")
@@ -33,15 +28,7 @@ _PLAIN = re.compile(r"\d+(?:\.\d+)?|[-+*/%()×÷^=]")
 _SIGNED = re.compile(r"[\d.+*/^()×÷=-]*[+*×÷^()=][\d.+*/^()×÷=-]*|-\d+(?:\.\d+)?")
 """A chunk such as `3+4`, which can be nothing but a sum. `10-4` and `24/7` may be other things."""
 
-_BEFORE = re.compile(
-    r"(?:(?:hey|hi|hello|ok|okay|so|well|and|now|um|uh|please|vox) )*"
-    r"(?:(?:can|could|would|will) (?:you|u) (?:please )?)?(?:please )?"
-    r"(?:i (?:need|want|would like) you to |help me |go ahead and )?"
-    r"(?:(?:tell|give) me |do you know |let me know "
-    r"|i (?:would like|want|need|wanna) (?:to )?know )?",
-    re.IGNORECASE,
-)
-_AFTER = re.compile(r"(?: (?:please|thanks|thank you|for me|vox))+$", re.IGNORECASE)
+_BEFORE, _AFTER = pattern("^{courtesy}"), pattern("(?: {thanks})+$")
 
 
 def normalise(sentence: str) -> str:
@@ -60,7 +47,7 @@ def normalise(sentence: str) -> str:
 
 def strip_courtesy(text: str) -> str:
     """Remove what only makes a request polite, from both ends of a normalised text."""
-    return _AFTER.sub("", _BEFORE.sub("", text, count=1)).strip()
+    return _AFTER.sub("", _BEFORE.sub("", text)).strip()
 
 
 def _digits(words: list[str]) -> list[str]:
@@ -123,14 +110,9 @@ def _number(words: list[str], place: int) -> tuple[Decimal, int, str]:
 
 
 def _after_point(words: list[str], place: int) -> tuple[str, int]:
-    """Return the digits behind `point`, and how many words they are: `two five`, `twenty five`."""
-    first, second = _word(words, place), _ONES.get(_word(words, place + 1), 10)
-    if first.isdecimal():
+    """Return the digits behind `point`, and how many words they are."""
+    if (first := _word(words, place)).isdecimal():
         return first, 1
-    if first in _TENS:
-        return (str(_TENS[first] + second), 2) if 0 < second < 10 else (str(_TENS[first]), 1)
-    if first in _ONES and _ONES[first] > 9:
-        return str(_ONES[first]), 1
     digits = ""
     while (digit := _ONES.get(_word(words, place + len(digits)), 10)) < 10:
         digits += str(digit)

@@ -6,23 +6,15 @@ import re
 from itertools import chain
 
 from voxtui.dialogue.protocols import AUDIO_INPUT, Past
-from voxtui.skills.rules.forms import ENGLISH, PARTS, compile_forms, english, matches
+from voxtui.skills.rules.forms import ENGLISH, PARTS, compile_forms, english, matches, pattern
 from voxtui.skills.rules.intents import Fact
 
 _ASKED = english("people")
 _NAMED = tuple(chain(*compile_forms(ENGLISH["people_named"], PARTS, flags=0).values()))
-_UNSURE = re.compile(
-    r"\b(?:not|never|no longer|said|says|say|told|tells|tell|asked|asks|ask|thinks?|thought|if"
-    r"|whether|maybe|perhaps|wish|used to|call me|called me)\b|n't\b|\?",
-    re.IGNORECASE,
-)
-"""A sentence with one of these may name nobody: `my sister isn't called Anna`."""
-_CORRECTS = re.compile(r"^(?:no|sorry|actually|i meant?)\b|, not [A-Z]\w+$", re.IGNORECASE)
+_UNSURE, _CORRECTS, _ABOUT_ONESELF = map(pattern, ("{unsure}", "{corrects}", "{oneself}"))
 
 _SURELY_WHOLE = 2
 """Turns of a history from which nothing was dropped."""
-
-_ABOUT_ONESELF = re.compile(r"\b(?:i|i'm|my|me|mine|your?|we|we're|our|us|call)\b", re.IGNORECASE)
 
 
 def understand(text: str, past: Past) -> Fact | None:

@@ -1,10 +1,16 @@
-"""Say numbers, spans of time and lists."""
+"""Say numbers, lists, spans of time, days and moments."""
 
 from __future__ import annotations
 
+from datetime import date, datetime, time
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
 
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september",
+    "october", "november", "december",
+)  # fmt: skip
 MOST_DIGITS = 15
 """Most digits of a whole number that is said digit by digit."""
 
@@ -20,6 +26,9 @@ def figure(value: Fraction) -> tuple[str, bool]:
 
     At most three decimals, or three significant digits below 1.
     """
+    if value < 0:
+        said, exact = figure(-value)
+        return f"minus {said}", exact
     with localcontext() as context:
         context.prec = 60
         exact = Decimal(value.numerator) / Decimal(value.denominator)
@@ -58,3 +67,42 @@ def say_span(seconds: float, parts: int = 2) -> str:
         if count:
             said.append(counted(count, name))
     return spoken_list(said[:parts]) or "0 seconds"
+
+
+def say_day(day: date, today: date, weekday: bool = True) -> str:
+    """Return `Friday, December 25th`, with the year if it is not this one."""
+    said = f"{MONTHS[day.month - 1].capitalize()} {ordinal(day.day)}"
+    if weekday:
+        said = f"{WEEKDAYS[day.weekday()].capitalize()}, {said}"
+    return said if day.year == today.year else f"{said}, {day.year}"
+
+
+def say_time(moment: datetime | time) -> str:
+    """Return `1:04 pm`; `noon` and `midnight` by name."""
+    if moment.minute == 0 and moment.hour in (0, 12):
+        return "noon" if moment.hour else "midnight"
+    hour, half = moment.hour % 12 or 12, "am" if moment.hour < 12 else "pm"
+    return f"{hour}:{moment.minute:02} {half}"
+
+
+def say_moment(moment: datetime, now: datetime) -> str:
+    """Return `tomorrow at 9:00 am`, `today at 1:24 pm` or `on Friday, December 25th at noon`."""
+    days = (moment.date() - now.date()).days
+    near = {0: "today", 1: "tomorrow", -1: "yesterday"}
+    day = near.get(days) or f"on {say_day(moment.date(), now.date())}"
+    return f"{day} at {say_time(moment)}"
+
+
+def say_date(day: date) -> str:
+    """Return `Friday, December 25th, 2026`."""
+    month = MONTHS[day.month - 1].capitalize()
+    return f"{WEEKDAYS[day.weekday()].capitalize()}, {month} {ordinal(day.day)}, {day.year}"
+
+
+def say_days(days: int) -> str:
+    """Return `It is 33 days, or 4 weeks and 5 days,`."""
+    said, (weeks, rest) = f"It is {counted(days, 'day')}", divmod(days, 7)
+    if not weeks or days > 100:
+        return said
+    parts = [counted(weeks, "week"), *([counted(rest, "day")] if rest else [])]
+    return f"{said}, or {spoken_list(parts)},"

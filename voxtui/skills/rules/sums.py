@@ -12,23 +12,14 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-from voxtui.skills.rules.forms import pattern, replacements
+from voxtui.skills.rules.forms import english, matches, pattern, replacements
 from voxtui.skills.rules.intents import Fact, Question
 from voxtui.skills.rules.spoken import figure
 
-_ASKED = re.compile(
-    r"(?:(?:what is )?the answer to|what is|what are|what does|what do you get if you|how much is"
-    r"|how much are|calculate|compute|work out|what(?= .* is$)) "
-)
-_ENDING = re.compile(r" (?:equals?|makes?|is|in total|=)$")
-_PERCENT = pattern(
-    r"(?:an? )?(?P<a>{term}) (?:%|percent) (?P<how>of|off|off of|tip (?:on|of|for)) (?P<b>{term})"
-    r"(?: (?P<unit>euros?|dollars?|pounds?|cents?|francs?|yen|people|grams?))?"
-)
+_FORMS = english("arithmetic")
+_ASKED, _ENDING = pattern("{sum_asked} "), pattern(" {sum_ending}$")
 _PHRASES, _WORDS = replacements("sums"), replacements("signs")
-_ROOT = pattern(r"(?:the )?square root of ({term})")
 _EXPRESSION = re.compile(r"[-+*/^()²³ ]*(?:(?:0|[1-9]\d*)(?:\.\d+)?(?= |$)[-+*/^()²³ ]*)+")
-_TOKEN = re.compile(r"\d+(?:\.\d+)?|[-+*/^()²³]")
 _FACTORIAL = re.compile(r"(?<![\d.])(\d|[1-4]\d) ?(?:factorial\b|!(?= [-+*/]))(?! *[!²³])")
 _CERTAIN = re.compile(r"[a-z]|[+*^=×÷²³]")
 """`3 - 2` and `16 / 9` alone may be a score or a ratio. With one of these they are sums."""
@@ -54,12 +45,12 @@ def understand(text: str) -> Fact | Question | None:
     if not asked and not _CERTAIN.search(low):
         return None
     try:
-        if percent := _PERCENT.fullmatch(rest):
-            value = _value(percent["a"]) * _value(percent["b"]) / 100
-            off = percent["how"].startswith("off")
-            return _fact(_value(percent["b"]) - value if off else value, percent["unit"] or "")
-        if root := _ROOT.fullmatch(rest):
-            return _root(_value(root[1]))
+        for kind, words in matches(_FORMS, rest):
+            b = _value(words["b"])
+            if kind == "root":
+                return _root(b)
+            part = _value(words["a"]) * b / 100
+            return _fact(b - part if kind == "off" else part, words["unit"])
         for phrase, expression in _PHRASES:
             if said := phrase.fullmatch(rest):
                 rest = said.expand(expression).replace("negative", "-").replace("minus", "-")
@@ -70,7 +61,7 @@ def understand(text: str) -> Fact | Question | None:
             rest = word.sub(sign, rest)
         if not _EXPRESSION.fullmatch(rest) or not re.search(r"[\d)] *[-+*/^²³]", rest):
             return None
-        return _fact(_evaluate(_TOKEN.findall(rest)), "")
+        return _fact(_evaluate(rest))
     except ZeroDivisionError:
         return Question("A number cannot be divided by zero.")
     except _Unclear:
@@ -82,9 +73,8 @@ def _value(text: str) -> Fraction:
     return Fraction(digits) if digits == text else -Fraction(digits)
 
 
-def _fact(value: Fraction, unit: str, exact: bool = True) -> Fact:
+def _fact(value: Fraction, unit: str = "", exact: bool = True) -> Fact:
     said, shown = figure(value)
-    said = said.replace("-", "minus ") if said.startswith("-") else said
     about = "" if exact and shown else "about "
     return Fact("number", value, f"That is {about}{said}{f' {unit}' if unit else ''}.")
 
@@ -94,12 +84,12 @@ def _root(value: Fraction) -> Fact | Question:
         return Question("A negative number has no square root among the real numbers.")
     scale = 10**40
     root = Fraction(math.isqrt(value.numerator * scale**2 // value.denominator), scale)
-    return _fact(root, "", exact=root * root == value)
+    return _fact(root, exact=root * root == value)
 
 
-def _evaluate(tokens: list[str]) -> Fraction:
+def _evaluate(text: str) -> Fraction:
     """Compute a sum with the usual precedence, which is Python's. Raises _Unclear."""
-    text = "".join(tokens)
+    text = text.replace(" ", "")
     if _TWO_READINGS.search(text):
         raise _Unclear
     source = re.sub(r"([\d.]+)([²³])([²³])", r"(\1\2)\3", text)

@@ -33,11 +33,8 @@ _REF = pattern(
     r"(?: (?:called|named|for|in|on|with the name) {leading}(?P<after>.+?))?"
 )
 _SPAN, _NAME, _VAGUE = pattern("{span}"), pattern("{timer_name}"), pattern("{vague}")
-_LEADING, _OWN, _TIME_LEFT = (
-    pattern("^{leading}"),
-    pattern("^{own}"),
-    pattern("{how_long} (?:is )?left"),
-)
+_LEADING, _OWN = pattern("^{leading}"), pattern("^{own}")
+_TIME_LEFT = pattern("{how_long} (?:is )?left")
 _MORE = pattern(r"\b(?:another|extra|additional|more) | more$")
 _NO_NAME = pattern(
     r"\b(?:{span}|half|quarter|and|seconds?|minutes?|hours?|days?|for|of|timer)\b"

@@ -25,24 +25,14 @@ class Unit:
     offset: Fraction = Fraction(0)
 
 
-ABSOLUTE_ZERO = Fraction("-273.15")
-
-
 def _table() -> dict[str, Unit]:
     units: dict[str, Unit] = {}
     file = Path(__file__).with_suffix(".txt")
     for row in file.read_text(encoding="utf-8").splitlines()[1:]:
         dimension, symbol, factor, *names = (part.replace("_", " ") for part in row.split())
-        unit = Unit(symbol, dimension, Fraction(factor), names[0], names[1])
+        scale, _, offset = factor.partition("+")
+        unit = Unit(symbol, dimension, Fraction(scale), names[0], names[1], Fraction(offset or 0))
         units.update({name.lower(): unit for name in names})
-    for symbol, factor, offset, *names in (
-        ("C", Fraction(1), -ABSOLUTE_ZERO, "Celsius", "centigrade", "c"),
-        ("F", Fraction(5, 9), Fraction("459.67") * 5 / 9, "Fahrenheit", "f"),
-    ):
-        one, many = f"degree {names[0]}", f"degrees {names[0]}"
-        unit = Unit(symbol, "temperature", factor, one, many, offset)
-        for name in map(str.lower, names):
-            units.update({name: unit, f"degrees {name}": unit, f"degree {name}": unit})
     return units
 
 
@@ -60,13 +50,12 @@ def understand(text: str) -> Fact | Question | None:
     """Return a converted quantity; None if the text does not ask for one."""
     low = text.lower()
     for kind, words in matches(_FORMS, low):
-        target = _UNITS[words["to"]]
+        target, quantity = _UNITS[words["to"]], words["from"]
         if kind == "rate":
-            unit = _UNITS[words["from"]]
-            return (
-                None if unit.offset or unit == target else _converted([(Fraction(1), unit)], target)
-            )
-        parts = [(_number(one["n"]), _UNITS[one["unit"]]) for one in _PART.finditer(words["from"])]
+            quantity = f"1 {quantity}"
+        parts = [(_number(one["n"]), _UNITS[one["unit"]]) for one in _PART.finditer(quantity)]
+        if kind == "rate" and (parts[0][1].offset or parts[0][1] == target):
+            return None
         if len(parts) == 2:
             (value, first), (_, second) = parts
             if value < 0 or first.offset or second.factor >= first.factor:
@@ -92,17 +81,12 @@ def _converted(parts: list[tuple[Fraction, Unit]], target: Unit) -> Fact | Quest
     if source.offset and base < 0:
         return Question("Nothing is colder than minus 273.15 degrees Celsius.")
     value = (base - target.offset) / target.factor
-    given = " ".join(f"{_said(n)[0]} {_named(n, unit)}" for n, unit in parts)
-    said, exact = _said(value)
+    given = " ".join(f"{figure(n)[0]} {_named(n, unit)}" for n, unit in parts)
+    said, exact = figure(value)
     verb = "is" if len(parts) == 1 and parts[0][0] == 1 else "are"
     about = "" if exact else "about "
     sentence = f"{given} {verb} {about}{said} {_named(value, target)}."
     return Fact("unit", (float(value), target.symbol), sentence)
-
-
-def _said(value: Fraction) -> tuple[str, bool]:
-    said, exact = figure(abs(value))
-    return f"minus {said}" if value < 0 else said, exact
 
 
 def _named(value: Fraction, unit: Unit) -> str:

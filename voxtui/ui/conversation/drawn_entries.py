@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar
 from textual.selection import Selection
@@ -47,6 +48,13 @@ class DrawnEntries(ScrollView):
         *(f"transcript--{kind}" for kind in KINDS),
         "transcript--muted",
     }
+
+    class Filled(Message):
+        """The entries need `rows`, which is more than there are."""
+
+        def __init__(self, rows: int) -> None:
+            super().__init__()
+            self.rows = rows
 
     def __init__(self) -> None:
         super().__init__()
@@ -327,8 +335,11 @@ class DrawnEntries(ScrollView):
 
     def _grow(self, size: Size) -> None:
         """Set the height. Lays out the screen only where a scroll bar appears or disappears."""
-        if self.show_vertical_scrollbar != (size.height > self.scrollable_content_region.height):
+        rows = self.scrollable_content_region.height
+        if self.show_vertical_scrollbar != (size.height > rows):
             self.virtual_size = size
+            if 0 < rows < size.height:
+                self.post_message(self.Filled(size.height))
             return
         self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
 

@@ -15,7 +15,6 @@ class LineIndex:
     def __init__(self) -> None:
         self.entries: list[Paragraph] = []
         self.height = 0
-        """lines of all entries"""
         self._tops: list[int] = []
 
     def arrange(self, since: int) -> int:

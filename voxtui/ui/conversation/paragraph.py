@@ -104,7 +104,6 @@ class Paragraph:
         self._added: list[str] = []
         """text not yet in `_content`: joining it for each token would be quadratic"""
         self._length = len(content.plain)
-        """characters of the content"""
         self._tabbed = "\t" in content.plain
 
     @property

@@ -75,7 +75,6 @@ class Transcript(DrawnEntries, can_focus=True):
                 del self.entries[:-KEPT_ENTRIES]
 
     def add_line(self, label: str, sentence: str) -> None:
-        """Add a sentence that neither side said."""
         self.add(Paragraph("vox", label, Content(sentence)))
 
     def change(self, entry: Paragraph, content: Content) -> None:
@@ -124,18 +123,15 @@ class Transcript(DrawnEntries, can_focus=True):
         self.post_message(self.Step(by))
 
     def on_click(self, event: events.Click) -> None:
-        """Pick the turn below the mouse, unless text was selected with it."""
         entry = self._entry(self._number(event.y - self.styles.padding.top))
         if entry is not None and entry.turn and not self.text_selection:
             self.post_message(self.Picked(entry.turn))
 
     def append(self, entry: Paragraph, text: str) -> None:
-        """Add unstyled `text` at the end of `entry`. Draws nothing if the entry was dropped."""
         first, before = entry.append(text, self.look, self)
         self._show_lines(entry, first, before)
 
     def join(self, entries: Sequence[Paragraph], content: Content) -> None:
-        """Merge `entries` into the first of them, with this content."""
         first, *rest = entries
         first.content = content
         first.wrap(self.look, self)
@@ -153,13 +149,11 @@ class Transcript(DrawnEntries, can_focus=True):
             self.entries[place:place] = entries
 
     def drop(self, entries: Sequence[Paragraph], since: int = 0) -> None:
-        """Remove `entries`, none of which is before index `since`."""
         gone = {id(entry) for entry in entries}
         with self._rearranging(since):
             self.entries[:] = [entry for entry in self.entries if id(entry) not in gone]
 
     def clear(self) -> None:
-        """Drop the conversation. `restore` brings it back."""
         self._dropped = [*self.entries] or self._dropped
         self.entries.clear()
         self._following = True

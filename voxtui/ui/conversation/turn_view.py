@@ -45,7 +45,6 @@ class TurnView:
         self._pieces: list[str] = []
         """the pieces of the answer so far"""
         self._length = 0
-        """characters in `_pieces`"""
         self._visible = False
         """True once the answer holds a visible character"""
         self._paragraphs: list[tuple[int, Paragraph]] = []
@@ -71,14 +70,17 @@ class TurnView:
         name = "" if self.source == MICROPHONE else f"{self.source}, "
         self._stand_in(f"({name}{seconds:.1f} s)")
 
-    def caption(self, text: str) -> bool:
-        """Take the words so far, which `show_utterance` shows. Return False if it did already."""
-        if self._hears:
-            self._caption = text
-        return self._hears
+    def caption(self, text: str, settled: int) -> None:
+        """Show the words so far, while they are spoken. A word that may change looks so."""
+        if not self._hears or not (text or self._caption):
+            return
+        while 0 < settled < len(text) and text[settled - 1].isalnum() and text[settled] != " ":
+            settled -= 1
+        self._caption = text
+        parts = (text[:settled], "$text"), (text[settled:], "$text-muted italic")
+        self._transcript.change(self._request, Content.assemble(*parts))
 
     def show_utterance(self, utterance: Utterance) -> None:
-        """Show the words, as far as they are known, else the speech as a waveform."""
         self._hears = False
         cells = max(1, min(LONGEST_WAVE, round(utterance.seconds * WAVE_CELLS)))
         name = "" if self.source in (MICROPHONE, REPLAY) else f" {self.source}"
@@ -88,7 +90,6 @@ class TurnView:
         self._transcript.change(self._request, Content(self._caption) or self._waveform)
 
     def show_words(self, text: str, doubtful: Sequence[int] = ()) -> None:
-        """Show the user's words, those with the numbers `doubtful` underlined."""
         self._request.muted = False
         words = Content(text)
         for number, word in enumerate(re.finditer(r"\S+", text)):
@@ -97,7 +98,6 @@ class TurnView:
         self._transcript.change(self._request, words)
 
     def expect_reply(self) -> None:
-        """Show a placeholder for the answer, unless part of it is there already."""
         if not self._paragraphs:
             self._begin_paragraph("Vox", "…")
 
@@ -131,7 +131,6 @@ class TurnView:
         self._length += len(line)
 
     def light(self, heard: int) -> None:
-        """Show the first `heard` characters of the answer brighter, in whole words."""
         if self._length > LONGEST_LIT:
             self._unlight()
             return
@@ -216,6 +215,6 @@ class TurnView:
         self._transcript.add(entry)
 
     def _stand_in(self, text: str) -> None:
-        """Show `text` as a placeholder for the user's words, unless more is known already."""
-        if self._request.muted and not self._waveform and text != self._request.content.plain:
+        known = not self._request.muted or self._waveform or self._caption
+        if not known and text != self._request.content.plain:
             self._transcript.change(self._request, Content(text))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 
 from textual.message import Message
 from textual.timer import Timer
 
-from voxtui.dialogue.data import TYPED, Utterance
+from voxtui.dialogue.data import TYPED
 from voxtui.dialogue.events import TurnStarted
 from voxtui.dialogue.timestamps import Milestone, Timestamps, Turn
 from voxtui.storage.derived_latencies import PlaybackLead, characters_at
@@ -39,11 +38,9 @@ class TurnViews:
     def __init__(self, transcript: Transcript, panel: LatencyPanel) -> None:
         self.view: TurnView | None = None
         self.timestamps: Timestamps | None = None
-        """timestamps of the turn in progress"""
         self.number = 0
         """the number of the newest turn; 0: there was none yet"""
         self.over = 0
-        """the number of finished turns"""
         self._finished: dict[int, tuple[TurnView, Turn]] = {}
         """the answered turns of the conversation, by number, to be selected"""
         self._removed: tuple[TurnView, Turn, int] | None = None
@@ -71,6 +68,11 @@ class TurnViews:
     def spoken_seconds(self) -> float:
         released = self.timestamps.at(Milestone.RELEASED) if self.timestamps else None
         return max(0.0, (released or time.monotonic()) - self._began_at)
+
+    @property
+    def stalls(self) -> bool:
+        """True while the speaker takes no sound of the turn in progress."""
+        return self.timestamps is not None and self.timestamps.stalls
 
     def begin(self, started: TurnStarted) -> None:
         self.number, self.timestamps = started.turn, started.timestamps
@@ -101,7 +103,6 @@ class TurnViews:
         return self._selected
 
     def remove(self, number: int) -> None:
-        """Remove a finished turn. `put_back` brings it back."""
         self.select(None)
         view, turn = self._finished.pop(number)
         self._removed = view, turn, self.transcript.place(view.entries[0])
@@ -122,7 +123,6 @@ class TurnViews:
         self.select(numbers[at] if at < len(numbers) else None)
 
     def pick(self, number: int) -> None:
-        """Select the turn of this number, if it was answered."""
         if number in self._finished:
             self.select(number)
 
@@ -135,7 +135,6 @@ class TurnViews:
         self._words_first = self.transcript.set_timer(WORDS_FIRST_SECONDS, self._stop_waiting)
 
     def wait_no_more(self) -> None:
-        """Let everything be painted again."""
         if self._words_first is not None:
             self._words_first.stop()
             self._words_first = None
@@ -144,25 +143,8 @@ class TurnViews:
         self.wait_no_more()
         self.transcript.post_message(self.RestIsDue())
 
-    def stop_waiting_for_words(self) -> None:
-        """Let the panel show marks before the first words are painted."""
-        self._words_due = 0.0
-
-    def caption(self, turn: int, text: str) -> bool:
-        """Take the words so far of an utterance. Return False if it is over."""
-        view = self._view_of(turn)
-        return view is not None and view.caption(text)
-
-    def show_utterance(self, turn: int, utterance: Utterance) -> None:
-        if view := self._view_of(turn):
-            view.show_utterance(utterance)
-
-    def show_words(self, turn: int, text: str, doubtful: Sequence[int]) -> None:
-        if view := self._view_of(turn):
-            view.show_words(text, doubtful)
-
     def show_reply(self, turn: int, text: str) -> None:
-        view = self._view_of(turn)
+        view = self.view_of(turn)
         if view is None:
             return
         begins = view.append(text)
@@ -171,13 +153,13 @@ class TurnViews:
         self.transcript.paint()
 
     def cut(self, turn: int, heard: str) -> None:
-        if view := self._view_of(turn):
+        if view := self.view_of(turn):
             view.cut(heard)
             if not heard:  # the history keeps the turn before, too
                 self._replaces = None
 
     def finish(self, turn: Turn) -> bool:
-        view = self._view_of(turn.number)
+        view = self.view_of(turn.number)
         if view is None:
             return False
         self._show_spoken()
@@ -230,7 +212,6 @@ class TurnViews:
         self._light(now)
 
     def _light(self, now: float) -> None:
-        """Light up the words of the answer that were heard by now."""
         if self.timestamps is None or self.view is None:
             return
         first_sound = self.timestamps.at(Milestone.FIRST_SOUND)
@@ -239,7 +220,7 @@ class TurnViews:
             heard = made - self._lead.update(made, now - first_sound)
             self.view.light(characters_at(tuple(self.timestamps.spoken), heard))
 
-    def _view_of(self, turn: int) -> TurnView | None:
+    def view_of(self, turn: int) -> TurnView | None:
         return self.view if turn == self.number else None
 
     def _show_spoken(self) -> None:

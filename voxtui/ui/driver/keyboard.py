@@ -110,7 +110,6 @@ class KeyParser(XTermParser):
     _pieces: list[str] | None = None
     """the bracketed paste in progress"""
     _pasted = 0
-    """characters of the paste so far"""
     _fed_at = 0.0
     _last = ""
     """the last characters fed: a marker may be split over two reads"""

@@ -36,7 +36,6 @@ class TerminalApp(App[None], inherit_bindings=False):
         """shows the notifications while no screen lies over the first one"""
 
     def _refresh_notifications(self) -> None:
-        """Show the notifications as messages, or as toasts above a screen that lies over those."""
         if len(self.screen_stack) == 1:
             self.messages.show(self._notifications)
         else:
@@ -59,10 +58,7 @@ class TerminalApp(App[None], inherit_bindings=False):
 
     def paint_after_suspend(self) -> None:
         """Paint all after a suspend: the terminal is empty then, and Textual paints changes."""
-        self.app_resume_signal.subscribe(self, self._paint_all)  # pyright: ignore[reportUnknownMemberType]
-
-    def _paint_all(self, _: object) -> None:
-        self.refresh()
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh())  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
 
     def when_written(self, notify: Callable[[float], object]) -> None:
         """Call `notify` with the time at which every painted frame was written to the terminal.
@@ -92,6 +88,5 @@ class TerminalApp(App[None], inherit_bindings=False):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        """Show a sentence that needs no answer. The same one is not shown twice."""
         if message not in (shown.message for shown in self._notifications):
             super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)

@@ -73,7 +73,6 @@ class HistoryScreen(ModalScreen[int | None]):
         self._search = ""
         """the words of the search while a title is written"""
         self._changing = False
-        """the file is being changed"""
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
@@ -94,13 +93,9 @@ class HistoryScreen(ModalScreen[int | None]):
             self.app.run_worker(self._erase)  # pyright: ignore[reportUnknownMemberType]
 
     async def _erase(self) -> None:
-        """Erase what was deleted here. Failures are told by the next start, which tries again."""
-
-        def erase() -> None:
-            with suppress(InputError):
-                self._conversations.erase_deleted(time.time())
-
-        await in_thread(erase)
+        """Erase what was deleted here. The next start tries again, and tells of failures."""
+        with suppress(InputError):
+            await in_thread(partial(self._conversations.erase_deleted, time.time()))
 
     def on_resize(self, event: events.Resize) -> None:
         self.call_after_refresh(self._draw)
@@ -114,21 +109,14 @@ class HistoryScreen(ModalScreen[int | None]):
     async def find(self, keep: int = 0) -> None:
         """Search on a thread of its own; highlight the conversation at place `keep`."""
         words = self._input.value
-        found = await in_thread(lambda: self._newest(words))
-        if isinstance(found, InputError):
-            self._found = []
-            self._instead = str(found)
+        try:
+            self._found = await in_thread(partial(self._conversations.newest, words, SHOWN))
+        except InputError as error:
+            self._found, self._instead = [], str(error)
             self._draw()
             return
-        self._found = found
         self._instead = NO_MATCH if words.strip() else self._nothing
         self._draw(keep)
-
-    def _newest(self, words: str) -> list[Summary] | InputError:
-        try:
-            return self._conversations.newest(words, SHOWN)
-        except InputError as error:
-            return error
 
     def _draw(self, highlighted: int | None = None) -> None:
         if highlighted is None:
@@ -244,18 +232,12 @@ class HistoryScreen(ModalScreen[int | None]):
         if self._changing:
             return False
 
-        def attempt() -> InputError | None:
-            try:
-                change()
-            except InputError as error:
-                return error
-            return None
-
         self._changing = True
         try:
-            error = await in_thread(attempt)
+            await in_thread(change)
+        except InputError as error:
+            self.notify(str(error), severity="error")
+            return False
         finally:
             self._changing = False
-        if error is not None:
-            self.notify(str(error), severity="error")
-        return error is None
+        return True

@@ -17,7 +17,6 @@ MARKDOWN_TURNS = 20
 
 
 def show_past(transcript: Transcript, past: Past) -> None:
-    """Show the words of `past` in place of the conversation."""
     transcript.clear()
     if len(past) > SHOWN_TURNS:
         transcript.add_line("", f"({len(past) - SHOWN_TURNS:,} earlier turns are not shown.)")

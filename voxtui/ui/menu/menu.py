@@ -6,9 +6,9 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from textual.app import App
 from textual.message import Message
@@ -18,7 +18,7 @@ from voxtui.dialogue.listening.level import MONITOR
 from voxtui.errors import ConfigError, InputError, ModelError, VoxtuiError
 from voxtui.session.local_session import LocalSession
 from voxtui.session.user_session import NotAllowed
-from voxtui.settings.schema import Config
+from voxtui.settings.schema import LANGUAGES, Config
 from voxtui.settings.sources import active_config_file, options_of, value_of
 from voxtui.ui.keys import shown
 from voxtui.ui.menu.palette import Entry, Palette
@@ -54,21 +54,13 @@ PANELS = {"line": "Times in one line", "glance": "Summary of the times", "lab": 
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    title: str
-    key: str
-    value: Any
-    section: str = ""
-    about: str = ""
-    question: str = ""
-
-
-def part_choices(config: Config) -> Iterator[Choice]:
+def part_choices(config: Config) -> Iterator[Entry]:
     for name in options_of("voice.engine"):
-        yield Choice(VOICES.get(name, name), "voice.engine", name, VOICE)
+        yield Entry(VOICE, VOICES.get(name, name), key="voice.engine", value=name)
+    if config.voice.engine in ("auto", "embedded"):
+        yield from _embedded_voices()
     for speed, about in SPEEDS.items():
-        yield Choice(f"Speed {speed:g}", "voice.speed", speed, VOICE, about)
+        yield Entry(VOICE, f"Speed {speed:g}", about, key="voice.speed", value=speed)
     for name in options_of("brain.name"):
         title, about, question = BRAINS.get(name, name), "", ""
         if name == "embedded":
@@ -80,11 +72,12 @@ def part_choices(config: Config) -> Iterator[Choice]:
         elif name == "voxtral" and (size := _download_of(config)):
             about = f"fetches {size}"
             question = f"Fetch {size} now?"
-        yield Choice(title, "brain.name", name, MODEL, about, question)
+        yield Entry(MODEL, title, about, question=question, key="brain.name", value=name)
     if config.brain.name in ("auto", "embedded"):
         yield from _chat_models()
+        yield from _languages()
     for name in options_of("generation.preset"):
-        yield Choice(PRESETS.get(name, name), "generation.preset", name, MODEL)
+        yield Entry(MODEL, PRESETS.get(name, name), key="generation.preset", value=name)
 
 
 def _chat_title(config: Config) -> str:
@@ -95,16 +88,43 @@ def _chat_title(config: Config) -> str:
     return CHAT_MODELS[name].title if name in CHAT_MODELS else name
 
 
-def _chat_models() -> Iterator[Choice]:
+def _chat_models() -> Iterator[Entry]:
     """Yield the chat models of the embedded brain that are here, if there is a choice."""
     from voxtui.models.catalogue import CHAT_MODELS
 
     here = [model for model in CHAT_MODELS.values() if model.path.is_file()]
     for model in here if len(here) > 1 else ():
-        yield Choice(f"Chat: {model.name}", "brain.embedded.model", model.name, MODEL, model.note)
+        title = f"Chat: {model.name}"
+        yield Entry(MODEL, title, model.note, key="brain.embedded.model", value=model.name)
 
 
-def device_choices(found: Sequence[Device]) -> Iterator[Choice]:
+def _embedded_voices() -> Iterator[Entry]:
+    from voxtui.models.catalogue import HIBARI, HIBARI_VOICES
+
+    yield Entry(VOICE, HIBARI, "American, female", key="voice.name", value=HIBARI)
+    for name, model in HIBARI_VOICES.items():
+        about, question = model.note, ""
+        if not model.path.exists():
+            size = f"{model.size / 1e6:.0f} MB"
+            about, question = f"{about}; fetches {size}", f"Fetch {size} from a hub now?"
+        yield Entry(VOICE, name, about, question=question, key="voice.name", value=name)
+
+
+def _languages() -> Iterator[Entry]:
+    """Yield the languages of the embedded brain, if Whisper is here to hear them."""
+    from voxtui.models.catalogue import KOKORO_VOICES, SMALL_KOKORO, WHISPER
+
+    if not WHISPER.path.exists() or find_spec("ctranslate2") is None:
+        return
+    spoken = KOKORO_VOICES if SMALL_KOKORO.path.exists() else ()
+    for code, name in LANGUAGES.items():
+        about = "heard by Whisper, seconds later" if code != "en" else ""
+        if code not in spoken and about:
+            about += "; text only"
+        yield Entry(MODEL, f"Language: {name}", about, key="brain.language", value=code)
+
+
+def device_choices(found: Sequence[Device]) -> Iterator[Entry]:
     """Yield the devices that a person would choose: no plug-ins, no recordings of a speaker.
 
     It may ask the sound server, so it runs on a thread of its own.
@@ -119,9 +139,9 @@ def device_choices(found: Sequence[Device]) -> Iterator[Choice]:
             names = [name for name in names if MONITOR not in name.lower()]
         behind = {shown_name(d, direction) for d in able if d.name == "default"} - {"default"}
         key = f"audio.{direction}"
-        yield Choice(DEFAULT_DEVICE, key, "", section, "".join(behind))
+        yield Entry(section, DEFAULT_DEVICE, "".join(behind), key=key, value="")
         for name in dict.fromkeys(names):
-            yield Choice(name, key, name, section)
+            yield Entry(section, name, key=key, value=name)
 
 
 def _download_of(config: Config) -> str:
@@ -141,11 +161,11 @@ def _download_of(config: Config) -> str:
 
 class Menu:
     class Chosen(Message):
-        """A value of a key of [ui] is to be shown, for good or as a preview."""
+        """Another value of a key of [ui] is in force."""
 
-        def __init__(self, key: str, value: Any) -> None:
+        def __init__(self, entry: Entry) -> None:
             super().__init__()
-            self.key, self.value = key, value
+            self.entry = entry
 
     class Restarted(Message):
         """A choice makes the models load again after a failed start."""
@@ -153,53 +173,58 @@ class Menu:
     def __init__(self, app: App[None], session: LocalSession) -> None:
         self._app = app
         self._session = session
-        self._choice: Choice | None = None
+        self._choice: Entry | None = None
         """the choice whose parts are being loaded"""
         self._known: frozenset[str] | None = None
         """the devices before a rescan, until its result is shown"""
         self._microphone: str | None = None
-        """the microphone before a rescan"""
 
     def open(self, commands: Iterable[Entry], query: str = "") -> None:
         if isinstance(self._app.screen, Palette):
             return
-        restore = partial(self._show_value, "ui.theme")
         entries = [*commands, *self.entries()]
-        palette = Palette(SECTIONS, entries, self.devices(), restore, query)
+        palette = Palette(SECTIONS, entries, self.devices(), query)
         self._app.clear_notifications()  # they would cover part of it
-        self._app.push_screen(palette, _act)
+        self._app.push_screen(palette, self._act)
+
+    async def _act(self, entry: Entry | None) -> None:
+        if entry is not None and entry.key:
+            self.choose(entry)
+        elif entry is not None and entry.action:
+            await self._app.run_action(entry.action)
 
     def entries(self) -> Iterator[Entry]:
-        yield Entry(MICROPHONE, LOOK_AGAIN, self.rescan, "what was plugged in since the start")
+        config = self._session.config
+        yield Entry(
+            MICROPHONE, LOOK_AGAIN, "what was plugged in since the start", action="app.look"
+        )
         if self._session.can_choose_parts:
-            on = self._session.config.vad.hands_free
-            title, about = "Hands-free", "speak without a key; a pause ends it"
-            yield self._entry(Choice(title, "vad.hands_free", not on, MICROPHONE, about), on)
-            yield from map(self._entry, part_choices(self._session.config))
-        kept = self._session.config.session.keep
-        title, about = "Keep conversations", "their words, in a file that only you can read"
-        yield self._entry(Choice(title, "session.keep", not kept, CONVERSATION, about), bool(kept))
+            on, about = config.vad.hands_free, "speak without a key; a pause ends it"
+            yield Entry(MICROPHONE, "Hands-free", about, on, key="vad.hands_free", value=not on)
+            yield from map(self._marked, part_choices(config))
+        keeps, about = bool(config.session.keep), "their words, in a file that only you can read"
+        title = "Keep conversations"
+        yield Entry(CONVERSATION, title, about, keeps, key="session.keep", value=not keeps)
         title, question = "Forget all conversations", "Erase every stored conversation?"
-        yield Entry(CONVERSATION, title, self._forget, "that were stored", question=question)
+        action = "app.forget_all"
+        yield Entry(CONVERSATION, title, "that were stored", question=question, action=action)
         for name, title in PANELS.items():
-            yield self._entry(Choice(title, "ui.panel", name, LOOK))
+            yield self._marked(Entry(LOOK, title, key="ui.panel", value=name))
         for name in theme_names():
             title = "Theme by the terminal" if name == AUTO else f"Theme {name}"
-            yield self._entry(Choice(title, "ui.theme", name, LOOK))
-        yield Entry(
-            SETTINGS, "Save settings", self.save_settings, "what was chosen, in your config file"
-        )
+            yield self._marked(Entry(LOOK, title, key="ui.theme", value=name))
+        about = "what was chosen, in your config file"
+        yield Entry(SETTINGS, "Save settings", about, action="app.save_settings")
 
     async def devices(self) -> Sequence[Entry]:
         if not self._session.can_choose_parts:
             return ()
-        return [self._entry(choice) for choice in await in_thread(self._device_choices)]
+        return [self._marked(entry) for entry in await in_thread(self._device_choices)]
 
-    def _device_choices(self) -> Sequence[Choice]:
+    def _device_choices(self) -> Sequence[Entry]:
         return list(device_choices(self._session.devices()))
 
-    def choose(self, choice: Choice) -> None:
-        """Use a value in this session. The parts it needs are loaded first."""
+    def choose(self, choice: Entry) -> None:
         failed = self._session.failed is not None
         try:
             self._session.choose(choice.key, choice.value)
@@ -207,7 +232,7 @@ class Menu:
             self._refuse(refused)
             return
         if choice.key.startswith("ui."):
-            self._show(choice.key, choice.value)
+            self._app.post_message(self.Chosen(choice))
         elif choice.key.startswith("session."):
             pass  # the session has reported it
         elif failed:
@@ -229,10 +254,9 @@ class Menu:
             self._app.run_worker(self._show_new_devices(known, in_use))
 
     def rescan(self) -> None:
-        """Find devices that were plugged in since PortAudio began."""
         self._app.run_worker(self._rescan(), group="rescan", exclusive=True)
 
-    def _forget(self) -> None:
+    def forget_all(self) -> None:
         try:
             self._session.log.conversations.forget_all()
         except InputError as error:
@@ -253,26 +277,8 @@ class Menu:
         hidden = "" if used == path else f" ./{used} is used instead of it here."
         self._app.notify(f"Saved {', '.join(keys)} to {path}.{hidden}")
 
-    def _entry(self, choice: Choice, chosen: bool | None = None) -> Entry:
-        preview = None
-        if choice.key == "ui.theme":
-            preview = partial(self._show, choice.key, choice.value)
-        in_force = _in_use(self._session.config, choice.key) == choice.value
-        return Entry(
-            choice.section,
-            choice.title,
-            partial(self.choose, choice),
-            choice.about,
-            in_force if chosen is None else chosen,
-            preview,
-            choice.question,
-        )
-
-    def _show(self, key: str, value: Any) -> None:
-        self._app.post_message(self.Chosen(key, value))
-
-    def _show_value(self, key: str) -> None:
-        self._show(key, value_of(self._session.config, key))
+    def _marked(self, entry: Entry) -> Entry:
+        return replace(entry, chosen=_in_use(self._session.config, entry.key) == entry.value)
 
     def _refuse(self, refused: NotAllowed) -> None:
         self._app.notify(str(refused), severity=refused.severity)
@@ -288,7 +294,6 @@ class Menu:
         self._known, self._microphone = before, self._session.microphone
 
     async def _show_new_devices(self, known: frozenset[str], in_use: bool) -> None:
-        """Name the devices that are not in `known`. `in_use`: one of them is used already."""
         new = sorted(await self._device_titles() - known)
         if new:
             key = shown(self._session.config.ui.keys.menu)
@@ -302,7 +307,6 @@ class Menu:
 
 
 def _in_use(config: Config, key: str) -> Any:
-    """Return the value of `key`, or the one that "auto" stands for."""
     from voxtui.models.installed import chat_model_name
 
     value = value_of(config, key)
@@ -311,13 +315,8 @@ def _in_use(config: Config, key: str) -> Any:
     return chat_model_name(value) if key == "brain.embedded.model" else value
 
 
-def _act(entry: Entry | None) -> None:
-    if entry is not None:
-        entry.act()
-
-
 async def in_thread(work: Callable[[], Found]) -> Found:
-    """Return the result of `work`, run on a daemon thread.
+    """Return the result of `work`, run on a daemon thread. Raises what it raises.
 
     Not on an executor's thread, because this work may hang in a sound server and an executor would
     then delay quitting.
@@ -325,14 +324,22 @@ async def in_thread(work: Callable[[], Found]) -> Found:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Found] = loop.create_future()
 
-    def finish(found: Found) -> None:
-        if not done.done():
-            done.set_result(found)
+    def finish(found: Found | None, error: Exception | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(cast("Found", found))
 
     def run() -> None:
-        found = work()
+        found, failed = None, None
+        try:
+            found = work()
+        except Exception as error:  # noqa: BLE001 - raised again in the caller
+            failed = error
         with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(finish, found)
+            loop.call_soon_threadsafe(finish, found, failed)
 
     threading.Thread(target=run, name="voxtui-devices", daemon=True).start()
     return await done

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -12,10 +12,14 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.fuzzy import Matcher
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
+
+PREVIEWED = "ui.theme"
+"""The config key whose values are previewed."""
 
 PREVIEW_SECONDS = 0.12
 """A line is previewed once it was chosen for so long, because a theme takes time to apply."""
@@ -23,16 +27,20 @@ PREVIEW_SECONDS = 0.12
 
 @dataclass(frozen=True, slots=True)
 class Entry:
+    """A value for a config key, or an action."""
+
     section: str
     title: str
-    act: Callable[[], object]
     about: str = ""
     chosen: bool = False
     """the value in force"""
-    preview: Callable[[], object] | None = None
-    """shows the result as long as the line is highlighted"""
     question: str = ""
-    """must be answered with yes before `act`"""
+    """must be answered with yes before"""
+    action: str = ""
+    """an action of the app or of its screen, such as `screen.new`"""
+    key: str = ""
+    """the config key that gets `value`; empty: the entry is an action"""
+    value: Any = None
 
 
 class Palette(ModalScreen[Entry | None]):
@@ -47,23 +55,28 @@ class Palette(ModalScreen[Entry | None]):
         Binding("pagedown", "move('page_down')", priority=True),
     ]
 
+    class Previewed(Message):
+        """The result of `entry` is to be shown while it is highlighted; None: no longer."""
+
+        def __init__(self, entry: Entry | None) -> None:
+            super().__init__()
+            self.entry = entry
+
     def __init__(
         self,
         sections: Sequence[str],
         entries: Sequence[Entry],
         more: Awaitable[Sequence[Entry]],
-        restore: Callable[[], object],
         query: str = "",
     ) -> None:
         """Show `entries` in the order of `sections`; dismissed with the one that was chosen.
 
-        `more` are entries that take time to find. `restore` undoes the last preview.
+        `more` are entries that take time to find.
         """
         super().__init__()
         self._sections = sections
         self._entries = list(entries)
         self._more = more
-        self._restore = restore
         self._input = Input(query, placeholder="Search, or ↑ ↓ and Enter", compact=True)
         self._list = OptionList(markup=False, compact=True)
         self._lines: list[Entry | None] = []
@@ -112,7 +125,6 @@ class Palette(ModalScreen[Entry | None]):
         self._list.highlighted = highlighted
 
     def _matching(self, words: Sequence[str]) -> Sequence[tuple[Entry, float]]:
-        """Return the entries with all `words` and how well they match; fuzzily if none has them."""
         matchers = [Matcher(word) for word in words]
         fuzzy: list[tuple[Entry, float]] = []
         exact: list[tuple[Entry, float]] = []
@@ -148,16 +160,16 @@ class Palette(ModalScreen[Entry | None]):
 
     def _preview(self) -> None:
         entry = self._highlighted
-        if entry is not None and entry.preview is not None:
+        if entry is not None and entry.key == PREVIEWED:
             self._previewed = True
-            entry.preview()
+            self.post_message(self.Previewed(entry))
         else:
             self._undo_preview()
 
     def _undo_preview(self) -> None:
         if self._previewed:
             self._previewed = False
-            self._restore()
+            self.post_message(self.Previewed(None))
 
     def action_move(self, action: str) -> None:
         getattr(self._list, f"action_{action}")()
@@ -176,14 +188,14 @@ class Palette(ModalScreen[Entry | None]):
         if entry.question:
             self._ask(entry)
             return
-        if entry.preview is None:
+        if entry.key != PREVIEWED:
             self._undo_preview()
         self.dismiss(entry)
 
     def _ask(self, entry: Entry) -> None:
         self._asked = entry
         yes = replace(entry, section=entry.question, title="Yes", about="", question="")
-        no = Entry(entry.question, "No", lambda: None)
+        no = Entry(entry.question, "No")
         self._entries = [no, yes]
         self._input.value = ""
         self._show()

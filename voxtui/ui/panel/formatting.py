@@ -43,9 +43,10 @@ class TurnTimes:
     targets: Targets
     session: SessionTimes = field(default_factory=SessionTimes)
     turn: Turn = NO_TURN
-    """the turn on display"""
     selected: bool = False
     """the turn on display was selected; it is not the newest one"""
+    past: bool = False
+    """a newer turn is in progress that has no times yet"""
     queue: str = ""
     """a line about speech that is synthesised and not played yet; empty without such speech"""
     device_ms: float | None = None

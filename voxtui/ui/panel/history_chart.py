@@ -81,7 +81,6 @@ class HistoryChart(Widget):
         return f"{number(value) if value is not None else '':>{SCALE_CELLS - 1}} "
 
     def _column(self, filled: float, style: Style, label: Style, empty: str) -> list[Segment]:
-        """Return one row of a column that fills `filled` rows from this one up."""
         eighths = max(0, min(8, round(filled * 8)))
         if not eighths:
             return [Segment(empty * COLUMN_CELLS, label)]

@@ -46,16 +46,17 @@ class LatencyStrip(Static):
 
 
 def _line(times: TurnTimes, width: int) -> Content:
-    """Return the first sound, and as much of its stages as there is room for."""
     turn = times.turn
     if not (number := figure(turn)):
         return Content()
-    shown = Content.assemble((EARLIER if times.selected else "", "$text-muted"), (number, "bold"))
+    style = "$text-muted" if times.past and not times.selected else "bold"
+    shown = Content.assemble((EARLIER if times.selected else "", "$text-muted"), (number, style))
     found = [s for s in plain_stages(stages(turn.timestamps)) if s.name in STAGES and s.seconds > 0]
     full = max(FULL_SECONDS, sum(stage.seconds for stage in found))
     for values in ([f" {plain_ms(stage.seconds * 1000)}" for stage in found], [""] * len(found)):
         texts = sum(len(f"{GAP}{s.name} {value}") for s, value in zip(found, values, strict=True))
-        cells = min(width - shown.cell_length - texts, MOST_CELLS)
+        rounded_up = len(found)  # cells: each bar may be longer by one
+        cells = min(width - shown.cell_length - texts - rounded_up, MOST_CELLS)
         if len(found) > 1 and cells >= LEAST_CELLS:
             bars = [max(1, round(stage.seconds / full * cells * 2)) for stage in found]
             return shown + _stages(found, bars, values)
@@ -63,7 +64,6 @@ def _line(times: TurnTimes, width: int) -> Content:
 
 
 def _stages(found: Sequence[Stage], halves: Sequence[int], values: Sequence[str]) -> Content:
-    """Return each stage as its name, a bar of so many half cells, and its value."""
     line = Content()
     for stage, length, value in zip(found, halves, values, strict=True):
         drawn = LINE * (length // 2) + HALF_LINE * (length % 2)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from textual.app import ComposeResult
-from textual.containers import Container
+from textual.containers import Container, Vertical
 from textual.geometry import Size
 from textual.widget import Widget
 
@@ -14,9 +14,11 @@ from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.settings.schema import Targets
 from voxtui.storage.derived_latencies import PlaybackLead
 from voxtui.ui.panel.formatting import NO_TURN, TurnTimes
-from voxtui.ui.panel.full_view import FullView
+from voxtui.ui.panel.history_chart import HistoryChart
 from voxtui.ui.panel.latency_strip import LatencyStrip
+from voxtui.ui.panel.percentile_table import PercentileTable
 from voxtui.ui.panel.summary_view import SummaryView
+from voxtui.ui.panel.waterfall import Waterfall
 
 PanelSize: TypeAlias = Literal["line", "glance", "lab"]
 
@@ -37,6 +39,28 @@ def size_for(wanted: str, terminal: Size) -> PanelSize:
             return "line"
 
 
+class FullView(Vertical):
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers = PercentileTable()
+        self._waterfall = Waterfall()
+        self._history = HistoryChart()
+
+    def compose(self) -> ComposeResult:
+        yield self._numbers
+        yield self._waterfall
+        yield self._history
+
+    def show(self, times: TurnTimes) -> None:
+        self._numbers.set_class(times.device_ms is not None, "measured")
+        self.show_numbers(times)
+        self._waterfall.show(times)
+        self._history.show(times)
+
+    def show_numbers(self, times: TurnTimes) -> None:
+        self._numbers.show(times)
+
+
 class LatencyPanel(Container):
     """The times of this turn, live, and those of the last turns.
 
@@ -46,7 +70,6 @@ class LatencyPanel(Container):
     def __init__(self, targets: Targets) -> None:
         super().__init__()
         self.chosen: PanelSize = "line"
-        """the size in force"""
         self._times = TurnTimes(targets)
         self.strip = LatencyStrip(self._times)
         self._glance = SummaryView()
@@ -56,7 +79,6 @@ class LatencyPanel(Container):
         self._live = self._finished = NO_TURN
         self._selected: Turn | None = None
         self._typed = False
-        """true while a typed turn is in progress"""
         self._lead = PlaybackLead()
 
     def compose(self) -> ComposeResult:
@@ -110,7 +132,8 @@ class LatencyPanel(Container):
 
     def begin(self, typed: bool) -> None:
         self._typed = typed
-        self._lead, self._times.queue = PlaybackLead(), ""
+        self._lead, self._times.queue, self._times.past = PlaybackLead(), "", True
+        self._show()
 
     def follow(self, timestamps: Timestamps, now: float) -> None:
         """Show the marks reached so far. The previous turn stays until the release."""
@@ -125,6 +148,7 @@ class LatencyPanel(Container):
                 typed=self._typed,
                 speculative_s=timestamps.speculative_s,
             )
+            times.past = False
             self._show()
         elif times.queue != before and self.chosen == "lab":  # the others do not show it
             self._lab.show_numbers(times)
@@ -145,7 +169,7 @@ class LatencyPanel(Container):
         self._times.session.add(turn)
         if turn.outcome is Outcome.FAILED or Milestone.FIRST_TOKEN in turn.timestamps:
             self._finished = turn
-        self._live, self._times.queue = self._finished, ""
+        self._live, self._times.queue, self._times.past = self._finished, "", False
         self._show()
 
     def complete(self, timestamps: Timestamps) -> None:

@@ -19,58 +19,37 @@ from voxtui.ui.panel.formatting import NO_TURN, TurnTimes, short_ms
 LABEL_CELLS = 10
 VALUE_CELLS = 8
 
-PLAIN_NAMES = {
-    "listen": "hearing",
-    "send": "hearing",
-    "encode": "hearing",
-    "recognise": "hearing",
-    "skill": "thinking",
-    "prefill": "thinking",
-    "token": "thinking",
-    "clause": "voice",
-    "language": "voice",
-    "voice": "voice",
-    "device": "voice",
-    "writing": "writing",
+STAGES = {
+    "hidden": ("hidden", ""),
+    "listen": ("wait", "hearing"),
+    "send": ("wait", "hearing"),
+    "encode": ("brain", "hearing"),
+    "recognise": ("brain", "hearing"),
+    "skill": ("brain", "thinking"),
+    "prefill": ("brain", "thinking"),
+    "call": ("brain", ""),
+    "key": ("wait", ""),
+    "tool": ("brain", ""),
+    "result": ("brain", ""),
+    "token": ("brain", "thinking"),
+    "writing": ("writing", "writing"),
+    "clause": ("voice", "voice"),
+    "language": ("voice", "voice"),
+    "voice": ("voice", "voice"),
+    "device": ("sound", "voice"),
+    "speaking": ("sound", ""),
 }
-"""Stages that people need not tell apart have one name. Those that are not here are left out."""
+"""The look of each stage, and its name for people, who need not tell all apart; empty: none."""
+
+PLAIN_LOOKS = {plain: look for look, plain in reversed(STAGES.values()) if plain}
 
 
 class Waterfall(Widget):
     """The stages as bars on a time axis from the release. Speculative work lies left of zero."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "waterfall--hidden",
-        "waterfall--wait",
-        "waterfall--brain",
-        "waterfall--writing",
-        "waterfall--voice",
-        "waterfall--sound",
+        *(f"waterfall--{look}" for look, _ in STAGES.values()),
         "waterfall--label",
-    }
-
-    KINDS: ClassVar[dict[str, str]] = {
-        "hidden": "hidden",
-        "listen": "wait",
-        "send": "wait",
-        "encode": "brain",
-        "recognise": "brain",
-        "skill": "brain",
-        "prefill": "brain",
-        "token": "brain",
-        "writing": "writing",
-        "clause": "voice",
-        "language": "voice",
-        "voice": "voice",
-        "device": "sound",
-        "speaking": "sound",
-    }
-
-    PLAIN_KINDS: ClassVar[dict[str, str]] = {
-        "hearing": "wait",
-        "thinking": "brain",
-        "voice": "voice",
-        "writing": "writing",
     }
 
     def __init__(self, plain: bool = False) -> None:
@@ -119,8 +98,8 @@ class Waterfall(Widget):
         return [stage for stage in self._stages if stage in longest]
 
     def _stage_line(self, stage: Stage, axis: Axis, cells: int, label: Style) -> Strip:
-        kinds = self.PLAIN_KINDS if self._plain else self.KINDS
-        style = self.get_component_rich_style(f"waterfall--{kinds[stage.name]}")
+        look = PLAIN_LOOKS[stage.name] if self._plain else STAGES[stage.name][0]
+        style = self.get_component_rich_style(f"waterfall--{look}")
         ground = [Segment(" ", label)] * cells
         ground[axis.zero] = Segment("▏", label)
         bars = bar(axis.cell(stage.start), axis.cell(stage.end), style, ground)
@@ -136,10 +115,9 @@ class Waterfall(Widget):
 
 
 def plain_stages(found: Sequence[Stage]) -> list[Stage]:
-    """Merge neighbouring stages that have one name for people."""
     merged: dict[str, Stage] = {}
     for stage in found:
-        if (name := PLAIN_NAMES.get(stage.name)) is not None:
+        if name := STAGES[stage.name][1]:
             first = merged.get(name, stage)
             merged[name] = Stage(name, first.start, stage.end)
     return list(merged.values())

@@ -30,7 +30,6 @@ def pasted_lines(text: str) -> str:
 
 
 def joined_lines(text: str) -> str:
-    """Return a pasted text as one line, without control characters."""
     return strip_control_characters(" ".join(text.splitlines()))
 
 
@@ -39,7 +38,6 @@ def at_least_tokens(characters: int) -> int:
 
 
 def too_long(characters: int, tokens: int, room: int, most: int) -> str:
-    """Return the sentence for a paste that does not fit into the `room` of `most` tokens."""
     taken = f", of which {most - room:,} are taken" if room < most else ""
     return (
         f"Not pasted: {characters:,} characters are at least {tokens:,} tokens, and the most is "
@@ -67,6 +65,13 @@ class PastedTexts(Static):
     @property
     def waiting(self) -> bool:
         return bool(self._texts)
+
+    @property
+    def length(self) -> str:
+        """The length of all of them, in words for people."""
+        lines = sum(text.text.count("\n") + 1 for text, _ in self._texts)
+        characters = sum(len(text.text) for text, _ in self._texts)
+        return f"{lines:,} lines" if lines > 1 else f"{characters:,} characters"
 
     @property
     def tokens(self) -> int:
@@ -100,10 +105,7 @@ class PastedTexts(Static):
         return taken
 
     def _show(self) -> None:
-        lines = sum(text.text.count("\n") + 1 for text, _ in self._texts)
-        characters = sum(len(text.text) for text, _ in self._texts)
-        size = f"{lines:,} lines" if lines > 1 else f"{characters:,} characters"
-        self.update(f"[pasted {size}]" if self._texts else "")
+        self.update(f"[pasted {self.length}]" if self._texts else "")
         self.set_class(bool(self._texts), "shown")
 
     def on_click(self) -> None:

@@ -41,6 +41,11 @@ class PushToTalk:
             return Mode.HANDS_FREE
         return Mode.HOLD if self._key.releases else Mode.TOGGLE
 
+    @property
+    def is_held(self) -> bool:
+        """True if an utterance lasts as long as the key or the button is down."""
+        return self._by_mouse or self._key.releases
+
     def press(self, at: float | None = None, repeated: bool = False) -> None:
         """Take a press of the key at `at` (monotonic seconds), or a repeat."""
         at = time.monotonic() if at is None else at
@@ -71,7 +76,6 @@ class PushToTalk:
         self._key.releases = releases
 
     def follow(self) -> None:
-        """Forget a key or button that is still down if its utterance is over."""
         if self._session.talking is None:
             self._key.abandon()
             if self._by_mouse:

@@ -1,10 +1,10 @@
-"""The prompt at the bottom: the state, a hint or the text field, and the level. Held, it talks."""
+"""The prompt: the state, a hint or the text field, and the level. Held, it talks."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -18,6 +18,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from voxtui.dialogue.events import State
+from voxtui.dialogue.history.attachments import Attachment
 from voxtui.slash_commands import matching
 from voxtui.ui.bars import HALF_LINE, LINE
 from voxtui.ui.talk.field import Field
@@ -35,7 +36,7 @@ BADGES = {
     State.SPEAKING: "♪ SPEAKING",
 }
 
-NOT_LOADED = "✗ NOT LOADED"
+NOT_LOADED, NO_SOUND = "✗ NOT LOADED", "✗ NO SOUND"
 
 
 def loudness(level: float) -> float:
@@ -63,24 +64,9 @@ class Meter(Widget):
 
 
 class Hint(Static):
-    """The action of the talk key, progress, or the words so far."""
+    """The action of the talk key, or progress."""
 
     ALLOW_SELECT = False
-
-
-def caption(text: str, settled: int, cells: int) -> Content:
-    """Return the end of `text` that fits into `cells`. A word that may change looks so."""
-    while 0 < settled < len(text) and not text[settled].isspace() and text[settled - 1].isalnum():
-        settled -= 1
-    begin = max(0, len(text) - cells)  # a character takes a cell or two
-    while begin < len(text) and cell_len(text[begin:]) > cells - (begin > 0):
-        begin += 1
-    settled = max(settled, begin)
-    return Content.assemble(
-        "…" if begin else "",
-        (text[begin:settled], "$text"),
-        (text[settled:], "$text-muted italic"),
-    )
 
 
 class TalkBar(Horizontal):
@@ -99,8 +85,6 @@ class TalkBar(Horizontal):
         self._title = self._source = self._usage = ""
         self.corrected: int | None = None
         """the turn whose words stand in the field to be corrected"""
-        self.captioned = False
-        """the words so far stand in place of the hint, and the hint is the title"""
         self._progress = False
         """the hint tells how far a long text is read, so it is the title of an open field"""
         self.meter = Meter()
@@ -124,9 +108,9 @@ class TalkBar(Horizontal):
             self._source = text
             self.border_subtitle = Content(text)  # pyright: ignore[reportAttributeAccessIssue]
 
-    def show_state(self, state: State | None) -> None:
-        """Show the badge of `state`; None: no model is loaded."""
-        badge = NOT_LOADED if state is None else BADGES[state]
+    def show_state(self, state: State | None, stalls: bool = False) -> None:
+        """Show the badge of `state`; None: no model is loaded. `stalls`: nothing is heard."""
+        badge = NOT_LOADED if state is None else NO_SOUND if stalls else BADGES[state]
         # Not a class for each state: a change of classes styles all of the bar again, for 5 ms.
         self.set_class(state is State.LOADING, "-loading")
         self.set_class(state is None, "-failed")
@@ -134,18 +118,10 @@ class TalkBar(Horizontal):
             self._badge.update(badge, layout=False)
 
     def hint(self, text: str, progress: bool = False) -> None:
-        """Show the action of the talk key, or `progress`, also while one types."""
         self._usage, self._progress = text, progress
-        if not self.captioned and text != self._hint.content:
+        if text != self._hint.content:
             self._hint.update(text, layout=False)
         self._show_title()
-
-    def caption(self, text: str, settled: int) -> None:
-        """Show the words so far; empty: show the hint again."""
-        self.captioned = bool(text)
-        if text:
-            cells = self._hint.size.width or self.field.size.width  # the field was there until now
-            self._hint.update(caption(text, settled, cells), layout=False)
 
     @property
     def typing(self) -> bool:
@@ -160,9 +136,13 @@ class TalkBar(Horizontal):
         self._show_title()
 
     def paste(self, text: str, room: int, tokens_per_second: float | None) -> None:
-        """Fold `text` beside the field; all pasted texts may have `room` tokens."""
         self.pasted.add(text, room, tokens_per_second)
         self.write("")
+
+    def take_pasted(self) -> Sequence[Attachment]:
+        texts = self.pasted.take()
+        self._show_title()
+        return texts
 
     def correct(self, turn: int, words: str) -> None:
         self._empty_field()
@@ -191,7 +171,8 @@ class TalkBar(Horizontal):
 
         With a pasted text, Backspace at the beginning removes it, and Tab opens it.
         """
-        if self.pasted.waiting and key.key == "backspace" and self.field.at_begin:
+        at_begin = self.field.cursor_position == 0 and self.field.selection.is_empty
+        if self.pasted.waiting and key.key == "backspace" and at_begin:
             self.pasted.take_back()
             self._show_title()
             return True
@@ -209,7 +190,7 @@ class TalkBar(Horizontal):
 
     def _show_title(self) -> None:
         progress = self._usage if self._progress and self.typing else ""
-        title = self._usage if self.captioned else progress
+        title = progress
         if found := matching(self.field.value):
             names = "  ".join(command.usage for command in found)
             title = f"{found[0].usage}: {found[0].about}" if len(found) == 1 else names

@@ -105,7 +105,6 @@ class TalkKey:
         return self._over(at) if self.releases else []
 
     def abandon(self) -> None:
-        """Forget a talk that ended otherwise, or was never begun."""
         self._phase = KeyPhase.SPENT
 
     def _reported(self, at: float, repeated: bool) -> list[Act]:

@@ -28,7 +28,6 @@ class Messages(Static):
         self._expiry: Timer | None = None
 
     def show(self, notifications: Iterable[Notification]) -> None:
-        """Show the newest of `notifications` first, each until its time is over."""
         newest = list(notifications)[: -MOST - 1 : -1]
         lines = (
             Content.styled(f"{SIGNS[each.severity]}{each.message}", STYLES[each.severity])

@@ -44,7 +44,6 @@ class Timers(Static):
         self.post_message(self.Clicked())
 
     def tick(self) -> None:
-        """Show the seconds left. Paints only if the line changed."""
         if not self._countdowns:
             return
         now = time.time()

@@ -1,0 +1,108 @@
+"""The tools of MCP servers that the user has allowed, in a private file.
+
+The start reads this file, so it needs neither the SDK nor a server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from voxtui.errors import InputError
+from voxtui.settings.paths import user_folders
+from voxtui.storage.files import read_file, write_private
+
+FILE_BYTES = 4_000_000
+
+LONGEST_DESCRIPTION = 20_000
+"""Characters of a tool's description and schema. Longer ones cannot be allowed."""
+
+MOST_TOOLS = 30
+"""Tools of servers that can be allowed at once: a model reads each of them."""
+
+_NAME = r"[\w./$@ -]{1,64}"
+"""Names of tools and arguments. One with a line break could forge a line of a prompt."""
+
+
+class ListedTool(msgspec.Struct, frozen=True):
+    """A tool as its server describes it. All of it is the server's word."""
+
+    name: str
+    description: str
+    schema: str
+    """the JSON schema of its arguments"""
+    read_only: bool
+    """the server says that it changes nothing"""
+
+    def digest(self, origin: str) -> str:
+        """Return the hash of what the user allows: this description, from this origin."""
+        schema = msgspec.json.encode(msgspec.json.decode(self.schema), order="deterministic")
+        fields = (origin, self.name, self.description, schema.decode(), self.read_only)
+        return hashlib.sha256(msgspec.json.encode(fields)).hexdigest()
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot be offered to a model; empty if it can."""
+        if not re.fullmatch(_NAME, self.name):
+            return "its name is none of the protocol"
+        if len(self.description) + len(self.schema) > LONGEST_DESCRIPTION:
+            return "its description is too long"
+        try:
+            msgspec.json.decode(self.schema, type=_Schema)
+        except msgspec.MsgspecError:
+            return "its arguments are not described as the protocol demands"
+        return ""
+
+
+class _Schema(msgspec.Struct):
+    type: str = "object"
+    properties: dict[str, dict[str, Any]] = {}
+    required: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.type != "object" or not all(re.fullmatch(_NAME, name) for name in self.properties):
+            raise ValueError
+
+
+class AllowedTool(msgspec.Struct, frozen=True):
+    """A tool that may be called."""
+
+    server: str
+    """the name of its server in the configuration"""
+    tool: ListedTool
+    digest: str
+    always: bool
+    """no key is needed"""
+
+
+def approvals_file() -> Path:
+    return user_folders().user_data_path / "mcp_tools.json"
+
+
+def read_approvals(path: Path) -> tuple[AllowedTool, ...]:
+    """Return what was allowed; nothing if the file is missing. Raises InputError."""
+    try:
+        return msgspec.json.decode(read_file(path, FILE_BYTES), type=tuple[AllowedTool, ...])
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
+    except msgspec.MsgspecError as error:
+        raise InputError(
+            f"{path}: is damaged, so no tool of a server is allowed.",
+            "Remove it, and allow the tools again: voxtui tools allow SERVER",
+        ) from error
+
+
+def write_approvals(path: Path, approvals: Iterable[AllowedTool]) -> None:
+    """Replace the file by one that only the user can read. Raises InputError."""
+    data = msgspec.json.format(msgspec.json.encode(tuple(approvals)), indent=1)
+    try:
+        write_private(path, data + b"\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}.") from error
