@@ -158,18 +158,17 @@ def _pattern(*words: str) -> re.Pattern[str]:
     return re.compile(joined)
 
 
+def _rule(
+    words: list[str], opening: str = "", sentences: tuple[int, int] = (1, 3), topic: bool = False
+) -> _Rule:
+    least, most = sentences
+    return _Rule(_pattern(*words), opening, least, most, topic)
+
+
 _WORDS = {name: _pattern(words) for name, words in _TABLES["words"].items()}
 
 _RULES = {
-    name: [
-        _Rule(
-            _pattern(*row["words"]),
-            row.get("opening", ""),
-            *row.get("sentences", (1, 3)),
-            row.get("topic", False),
-        )
-        for row in rows
-    ]
+    name: [_rule(**row) for row in rows]
     for name, rows in _TABLES.items()
     if name not in ("parts", "words")
 }

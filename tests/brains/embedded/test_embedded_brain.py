@@ -541,7 +541,9 @@ def test_the_line_with_the_time_is_read_before_the_first_word_and_stays(brain: S
     reply = tuple(item for item in items if isinstance(item, Token))
     past = (PastTurn(said, "hello there", reply, clock=date),)
     answered = prompts[-1] + "".join(token.text for token in reply)
-    assert list(brain.brain.reply(TurnRequest(past, "Is it late?", options=ReplyOptions(clock=minute))))
+    assert list(
+        brain.brain.reply(TurnRequest(past, "Is it late?", options=ReplyOptions(clock=minute)))
+    )
     assert prompts[-1].startswith(answered.rstrip())
     assert prompts[-1].endswith(f"{USER}{minute}\nIs it late?{ASK}")
 
