@@ -19,7 +19,7 @@ from voxtui.brains.embedded.tool_prompt import (
     tool_prefix,
 )
 from voxtui.dialogue.data import FinishedCall, Token, ToolCall, UserTranscript
-from voxtui.dialogue.protocols import ReplyOptions, TurnRequest
+from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.models.installed import model_file
 from voxtui.settings.schema import PRESETS
@@ -182,6 +182,20 @@ def test_a_grammar_is_written_for_any_schema():
         assert "root ::=" in grammar((tool,), True)
         assert len(grammar((tool,), True)) < 50_000
         assert "!t {" in tool_prefix((tool,))
+
+
+INJECTIONS = Path(__file__).parents[3] / "benchmarks" / "injections.json"
+
+
+def test_nothing_that_a_result_said_stands_in_a_question_about_tools():
+    """So no order in a result is obeyed by a later call, whatever the model makes of it."""
+    for result in json.loads(INJECTIONS.read_text()):
+        reply = (Token(result["text"].encode(errors="ignore").decode()),)
+        past = (PastTurn("What's the weather?", "What's the weather?", reply),)
+        words = "Tell me more about the lamp in the hall."
+        choice = tool_choice(past, words, OPTIONS)
+        assert choice is not None
+        assert choice == tool_choice((), words, OPTIONS)
 
 
 def test_a_result_is_cut_for_a_small_model():
