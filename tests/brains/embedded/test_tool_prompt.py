@@ -11,7 +11,13 @@ from tests.brains.conftest import small
 from tests.brains.embedded.scripted import ScriptedChat, ScriptedRecogniser
 from voxtui.brains.embedded.chat_process import ChatRequest, Llama
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
-from voxtui.brains.embedded.tool_prompt import grammar, result_line, tool_choice, tool_prefix
+from voxtui.brains.embedded.tool_prompt import (
+    CALL_TOKENS,
+    grammar,
+    result_line,
+    tool_choice,
+    tool_prefix,
+)
 from voxtui.dialogue.data import FinishedCall, Token, ToolCall, UserTranscript
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.tool_interface import Tool, ToolResult
@@ -48,7 +54,7 @@ class Choosing(ScriptedChat):
     asked = 0
 
     def run(self, request: ChatRequest, on_prefilled, on_token) -> bool:
-        if request.grammar is None:
+        if request.max_tokens != CALL_TOKENS:
             return super().run(request, on_prefilled, on_token)
         self.asked += 1
         on_prefilled(1, 1)
