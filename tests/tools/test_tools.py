@@ -161,6 +161,7 @@ def test_a_rule_takes_nothing_else(words):
         ("Why does my laptop's battery get hot?", ""),
         ("How do I free memory on a computer?", ""),
         ("What is a git branch?", ""),
+        ("My tablet has no storage left.", ""),
     ],
 )
 def test_a_model_is_asked_about_this_machine_only(words, name):
