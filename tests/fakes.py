@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,6 @@ from voxtui.dialogue.protocols import (
 from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.errors import DeviceError, ModelError
-from voxtui.session.local_session import Factories
 from voxtui.settings.schema import Config
 
 Flag = threading.Event
@@ -512,7 +512,7 @@ class ListedDevice:
 DEVICES = [ListedDevice("USB Microphone", 1, 0), ListedDevice("Headphones", 0, 2)]
 
 
-def make_factories(**given: Any) -> Factories:
+def make_factories(**given: Any) -> Any:
     """Makers of fakes, but for those that are `given`."""
     made = {
         "microphone": lambda config: FakeMicrophone(),
@@ -525,4 +525,4 @@ def make_factories(**given: Any) -> Factories:
         "devices": lambda: DEVICES,
         "cancels_echo": lambda config: False,
     }
-    return Factories(**{**made, **given})
+    return SimpleNamespace(**{**made, **given})

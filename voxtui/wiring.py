@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from threading import Event as Flag
 
     from voxtui.audio.microphone import SounddeviceMicrophone
+    from voxtui.audio.portaudio import Device
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.brains.embedded.live_transcription import Recogniser
     from voxtui.dialogue.components.sound_devices import Devices
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from voxtui.dialogue.events import Event
     from voxtui.dialogue.fallbacks import Fallbacks
     from voxtui.dialogue.protocols import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
-    from voxtui.session.local_session import Factories
     from voxtui.settings.schema import Config
 
 CLIPS = Path(__file__).parent / "data" / "clips"
@@ -196,18 +196,6 @@ def _imports_torch(config: Config) -> bool:
     return config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
 
 
-def reload_parts(config: Config, notify: Notify, download_chat: bool = False) -> ReplaceComponents:
-    """Return brain and voice once more, after a start that failed.
-
-    `download_chat` allows the download of the chat model.
-    """
-    from voxtui.dialogue.engine_commands import ReplaceComponents
-
-    may_download = frozenset({VOXTRAL, CHAT} if download_chat else {VOXTRAL})
-    brain = build_brain(config, notify, may_download)
-    return ReplaceComponents(config, brain=brain, voice=build_voice(config, notify) or "none")
-
-
 def build_brain(
     config: Config,
     notify: Notify,
@@ -263,21 +251,21 @@ def _embedded(config: Config, notify: Notify, download_chat: bool) -> Brain:
 
 
 def _voxtral(config: Config, notify: Notify, may_download: bool) -> Brain:
-    from voxtui.models import catalogue, download, installed
+    from voxtui.models import catalogue, installed
     from voxtui.models.cuda import check_packages
 
     check_packages()
-    name, fetch = config.brain.voxtral.model, None
+    name, fetches = config.brain.voxtral.model, None
     try:
         directory = installed.voxtral_directory(name)
     except ModelError:
         model = catalogue.voxtral(name)
         if not may_download or isinstance(model, Path):
             raise
-        directory, fetch = model.path, partial(download.download, model, "auto")
+        directory, fetches = model.path, model
     from voxtui.brains.voxtral.brain import VoxtralBrain
 
-    return VoxtralBrain(config, directory, notify, fetch)
+    return VoxtralBrain(config, directory, notify, fetches)
 
 
 def _voxtral_on_gpu(config: Config, notify: Notify) -> Brain:
@@ -449,19 +437,35 @@ def _transcribing_brain(config: Config, notify: Notify) -> Brain | None:
         return None
 
 
-def make_factories() -> Factories:
-    from voxtui.audio.portaudio import choices, list_devices
-    from voxtui.session.local_session import Factories
+class LocalFactories:
+    """Implements Factories by the parts of this machine."""
 
-    return Factories(
-        microphone=lambda config: _microphone(config.audio.input, config),
-        speaker=lambda config: build_speaker(config.audio.output),
-        brain=partial(build_brain, may_download=frozenset({VOXTRAL})),
-        voice=partial(build_voice, may_download=True),
-        reload=reload_parts,
-        devices=lambda: choices(list_devices()),
-        cancels_echo=cancels_echo,
-    )
+    def microphone(self, config: Config) -> Microphone:
+        return _microphone(config.audio.input, config)
+
+    def speaker(self, config: Config) -> Speaker:
+        return build_speaker(config.audio.output)
+
+    def brain(self, config: Config, notify: Notify) -> Fallbacks[Brain]:
+        return build_brain(config, notify, frozenset({VOXTRAL}))
+
+    def voice(self, config: Config, notify: Notify) -> Fallbacks[Voice] | None:
+        return build_voice(config, notify, may_download=True)
+
+    def reload(self, config: Config, notify: Notify, download_chat: bool) -> ReplaceComponents:
+        from voxtui.dialogue.engine_commands import ReplaceComponents
+
+        may_download = frozenset({VOXTRAL, CHAT} if download_chat else {VOXTRAL})
+        brain = build_brain(config, notify, may_download)
+        return ReplaceComponents(config, brain=brain, voice=build_voice(config, notify) or "none")
+
+    def devices(self) -> Sequence[Device]:
+        from voxtui.audio.portaudio import choices, list_devices
+
+        return choices(list_devices())
+
+    def cancels_echo(self, config: Config) -> bool:
+        return cancels_echo(config)
 
 
 def sample_clips() -> list[tuple[str, Path]]:

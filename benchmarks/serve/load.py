@@ -21,7 +21,7 @@ from voxtui.audio.clips import Clip, load_clip
 from voxtui.audio.file_speaker import NullSpeaker
 from voxtui.audio.resampling import resample
 from voxtui.bench.machine import machine
-from voxtui.bench.measure import Plan, measure
+from voxtui.bench.measure import measure
 from voxtui.bench.tables import number, spread_json
 from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.components.sound_devices import Devices
@@ -119,7 +119,9 @@ def engine_directly(turns: int) -> list[Answer]:
     assert parts.brain is not None
     brain = parts.brain
     measured = measure(
-        Plan([Clip("tone", spoken_second(SAMPLE_RATE))], turns, 1),
+        [Clip("tone", spoken_second(SAMPLE_RATE))],
+        turns,
+        1,
         lambda emit: Engine(
             Models(parts.detector, brain, parts.voice),
             Config(),

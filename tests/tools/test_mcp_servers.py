@@ -13,14 +13,21 @@ import pytest
 from click.testing import CliRunner
 
 import voxtui.cli
+from tests.dialogue.talking import talking
+from tests.dialogue.turn.test_tools import WithTools
+from tests.fakes import ScriptedBrain
 from tests.ui.pseudo_terminal import until
 from voxtui.commands import tools_command
-from voxtui.dialogue.tool_interface import LONGEST_RESULT
+from voxtui.dialogue.data import ToolCall
+from voxtui.dialogue.engine_commands import SendText
+from voxtui.dialogue.events import ToolCalled, ToolEnded
+from voxtui.dialogue.tool_interface import LONGEST_RESULT, CallOutcome
 from voxtui.errors import InputError
 from voxtui.settings.schema import McpServer
 from voxtui.tools.mcp import mcp_servers
 from voxtui.tools.mcp.approvals import AllowedTool, ListedTool, approvals_file, read_approvals
 from voxtui.tools.mcp.mcp_servers import McpServers
+from voxtui.tools.mcp.mcp_tools import mcp_tools
 
 pytestmark = pytest.mark.slow
 
@@ -263,6 +270,21 @@ def test_a_server_over_http_gets_its_token(tmp_path, monkeypatch):
         connections.list_tools("sdk")
 
 
+def test_an_end_during_the_first_call_starts_nothing():
+    script = (
+        "import threading, tests.tools.test_mcp_servers as t\n"
+        "with t.connected('children') as (call, connections):\n"
+        "    first = threading.Thread(target=call)\n"
+        "    first.start()\n"
+        "    while 'voxtui-mcp' not in {thread.name for thread in threading.enumerate()}:\n"
+        "        pass\n"
+        "    connections.close()\n"
+        "    first.join()\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "InputError" in ran.stderr and "Task was destroyed" not in ran.stderr
+
+
 def test_a_closed_client_calls_nothing():
     with connected("good") as (call, connections):
         connections.close()
@@ -296,3 +318,33 @@ def test_a_person_allows_tools_one_by_one(tmp_path, monkeypatch):
         assert (approval.tool, approval.always) == (ECHO, always)
     assert "No tool of test is allowed." in allow(answers="n\n").stdout
     assert read_approvals(approvals_file()) == ()
+
+
+class WithServer(WithTools):
+    """Skills whose tools are those of a server, which ends with them."""
+
+    def __init__(self, mode: str) -> None:
+        configured = server(mode)
+        allowed = AllowedTool("test", ECHO, ECHO.digest(configured.origin), True)
+        self.connections = McpServers((configured,))
+        super().__init__(*mcp_tools((configured,), (allowed,), self.connections))
+
+    def close(self) -> None:
+        self.connections.close()
+        super().close()
+
+
+@pytest.mark.parametrize("mode", ["good", "hangs"])
+def test_a_turn_calls_a_server_and_the_next_words_cancel_the_call(mode):
+    brain = ScriptedBrain([ToolCall("test_echo", '{"text": "Rain today"}')], ["Hello."])
+    with talking(brain, skills=WithServer(mode)) as t:
+        if mode == "good":
+            assert t.ask().reply == "One moment. It says: Rain today."
+            return
+        t.engine.post(SendText("Say it."))
+        t.events.until(ToolCalled)
+        t.engine.post(SendText("Never mind."))
+        ended = t.events.until(ToolEnded)
+        assert isinstance(ended, ToolEnded)
+        assert ended.report.outcome is CallOutcome.CANCELLED
+        assert ended.report.seconds < 30

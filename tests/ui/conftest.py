@@ -14,7 +14,6 @@ from textual.notifications import Notification
 from textual.pilot import Pilot
 
 from tests.fakes import LONG_AGO, SECONDS, ScriptedEngine
-from voxtui.dialogue.engine_commands import Attach
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
 
@@ -188,9 +187,7 @@ async def screen(
     words="",
 ) -> AsyncIterator[Screen]:
     app = VoxtuiApp(ScriptedEngine, config or Config(), clips, factories)
-    for text in attachments:
-        app.session.post(Attach(text))
-    app.words = words
+    app.attachments, app.words = attachments, words
     engine = app.session.engine
     assert isinstance(engine, ScriptedEngine)
     opened = patch("voxtui.session.clip_player.open_clip", lambda path, most: open_clip(path))

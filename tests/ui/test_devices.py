@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,6 @@ from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.engine_commands import ReplaceComponents
-from voxtui.session.local_session import Factories
 from voxtui.settings.schema import AudioConfig, Config
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.menu.menu import LOOK_AGAIN
@@ -89,7 +89,7 @@ async def person(audio: VirtualAudio, brain: ScriptedBrain) -> AsyncIterator[Per
             ),
         )
 
-    factories = Factories(
+    factories = SimpleNamespace(
         microphone=lambda config: SounddeviceMicrophone(config.audio.input),
         speaker=lambda config: SounddeviceSpeaker(config.audio.output),
         brain=lambda config, say: ScriptedBrain(),

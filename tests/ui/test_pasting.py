@@ -54,8 +54,8 @@ async def test_enter_alone_has_a_paste_read_ahead_and_asks_what_to_know():
         await pasted(s)
         await s.press("escape", "enter")
         assert s.commands == ["give"]
-        assert "30 lines pasted. What would you like to know?" in s.text
-        assert "[pasted" not in s.text
+        assert "30 lines pasted" in s.text and "Vox  What would you like to know?" in s.text
+        assert "[pasted" not in s.text and "Backspace" not in s.text
 
 
 async def test_backspace_at_the_beginning_removes_the_newest_paste():

@@ -101,6 +101,7 @@ async def test_the_last_number_is_dim_until_the_next_turn_has_one():
 async def test_the_words_of_the_command_line_are_the_first_turn():
     text = Attachment("stdin", "one\ntwo\n")
     async with screen(loaded=False, attachments=[text], words="what changed?") as s:
+        assert "▤    stdin: 2 lines" in s.text
         s.engine.load()
         await s.settle()
         assert s.engine.calls == [("give", text), ("start",), ("say", "what changed?")]

@@ -333,6 +333,8 @@ async def test_with_hands_free_the_prompt_says_how_space_ends_what_it_began(rele
     async with screen(config=HANDS_FREE) as s:
         s.app.post_message(KeyboardAnswer(releases=releases))
         await s.press("space")
+        s.engine.report(StateChanged(State.LISTENING))
+        await s.settle()
         assert f"{ends}: send · Esc: drop" in s.text
 
 

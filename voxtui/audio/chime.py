@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from voxtui.audio.played import PlayedSegment
-    from voxtui.dialogue.data import Samples, SpeechChunk
+from voxtui.audio.played import PlayedSegment
+from voxtui.dialogue.data import Samples, SpeechChunk
 
 NOTES = ((0.0, 1318.5), (0.16, 1760.0), (0.32, 2217.5), (0.64, 1760.0), (0.80, 2217.5))
 """Onset in seconds, and hertz: tones that small loudspeakers play well."""

@@ -9,17 +9,21 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from voxtui.audio.resampling import Resampler
-from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, OWN_SOURCES, SAMPLE_RATE, Frame
+from voxtui.dialogue.data import (
+    FRAME_SAMPLES,
+    FRAME_SECONDS,
+    OWN_SOURCES,
+    SAMPLE_RATE,
+    Frame,
+    Samples,
+)
 from voxtui.dialogue.engine_commands import Cancel, Command, Release, Talk
 from voxtui.errors import InputError
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
 
 BLOCK_SAMPLES = 131_072
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from voxtui.audio.played import Played
 from voxtui.audio.resampling import DELAY_SECONDS, Decimator, Resampler, downsampler
-from voxtui.dialogue.data import SAMPLE_RATE
-
-if TYPE_CHECKING:
-    from voxtui.audio.played import Played
-    from voxtui.dialogue.data import Samples
+from voxtui.dialogue.data import SAMPLE_RATE, Samples
 
 BLOCK_SAMPLES = 160
 """The canceller works on 10 ms at a time."""

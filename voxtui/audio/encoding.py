@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
+from voxtui.dialogue.data import Samples
 
 FORMATS = {"mp3": ("MP3", None), "opus": ("OGG", "OPUS"), "flac": ("FLAC", "PCM_16"),
            "wav": ("WAV", "PCM_16")}  # fmt: skip

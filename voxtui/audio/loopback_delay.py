@@ -5,18 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from voxtui.audio.resampling import resample
-from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE, Frame, SpeechChunk, audible
+from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE, Frame, Samples, SpeechChunk, audible
 from voxtui.dialogue.protocols import Microphone, Speaker
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import DeviceError
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
 
 CHIRPS = 5
 RATE = 24_000

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from voxtui.dialogue.data import SAMPLE_RATE
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
+from voxtui.dialogue.data import SAMPLE_RATE, Samples
 
 LONGEST_HEADER = 65_536
 """Bytes. Some recorders write a table or a text before the sound."""

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from voxtui.dialogue.data import SAMPLE_RATE
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
+from voxtui.dialogue.data import SAMPLE_RATE, Samples
 
 PERIOD_SECONDS = 0.01
 """Interval at which the device takes sound, where it can be set. A sound server begins to play at

@@ -5,12 +5,9 @@ libsoxr is as fast and as clean, but works in blocks and delays a stream by up t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from voxtui.dialogue.data import SAMPLE_RATE
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
+from voxtui.dialogue.data import SAMPLE_RATE, Samples
 
 QUALITY = "sinc_fastest"
 """-100 dB of aliasing. Each better quality has a longer delay."""

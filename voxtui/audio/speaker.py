@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from voxtui.audio.chime import AHEAD_SECONDS, Chime
 from voxtui.audio.played import PERIOD_SECONDS, PLAYED, PlayedSegment
@@ -21,13 +21,10 @@ from voxtui.audio.portaudio import (
     streams,
 )
 from voxtui.audio.resampling import Resampler
-from voxtui.dialogue.data import SpeechChunk, audible
+from voxtui.dialogue.data import Samples, SpeechChunk, audible
 from voxtui.dialogue.protocols import StopFlag
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import DeviceError
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
 
 WATCH_SECONDS = 0.001
 """Polling interval while waiting for playback to begin. It bounds the error of `first_sound`."""

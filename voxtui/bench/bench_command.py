@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,19 +13,17 @@ from voxtui.audio.clips import load_clip
 from voxtui.audio.file_speaker import NullSpeaker
 from voxtui.bench import compare as comparison
 from voxtui.bench.machine import machine
-from voxtui.bench.measure import Measured, Plan, measure
+from voxtui.bench.measure import Measured, measure
 from voxtui.bench.report import as_json, budgets, check, report
 from voxtui.bench.tables import MEASURED
 from voxtui.commands.devices_command import can_play
 from voxtui.dialogue.components.sound_devices import Devices
+from voxtui.dialogue.protocols import Speaker
 from voxtui.dialogue.timestamps import Outcome
 from voxtui.errors import InputError
 from voxtui.settings.schema import Config, Targets
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.wiring import build_engine, build_speaker, sample_clips, target_clips
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.protocols import Speaker
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +49,17 @@ def run(config: Config, files: Sequence[Path], options: BenchOptions) -> bool:
     paths = files or (target_clips() if options.check else [path for _, path in sample_clips()])
     with native_stderr_in(native_log()):
         clips = [load_clip(path, config.audio.max_utterance_s) for path in paths]
-    plan = Plan(clips, options.runs or (5 if options.check else 3), options.warm_up)
+    runs = options.runs or (5 if options.check else 3)
     play = options.play and can_play(config.audio)
     speaker: Speaker = build_speaker(config.audio.output) if play else NullSpeaker()
     about = machine()
     with native_stderr_in(native_log()):
-        measured = measure(plan, lambda emit: build_engine(config, emit, Devices(speaker=speaker)))
+        measured = measure(
+            clips,
+            runs,
+            options.warm_up,
+            lambda emit: build_engine(config, emit, Devices(speaker=speaker)),
+        )
         brain = next((turn.brain for turn in measured.turns), config.brain.name)
         targets = config.targets.resolved(brain)
         return _print(measured, about, targets, options, limits, old)

@@ -16,16 +16,6 @@ from voxtui.session.user_session import MakeEngine
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Every clip once per run, each clip a conversation of its own."""
-
-    clips: Sequence[Clip]
-    runs: int
-    warm_up: int
-    """turns before the first run, reported apart; they take the clips one after another"""
-
-
-@dataclass(frozen=True, slots=True)
 class Measured:
     brain: str
     voice: str
@@ -39,28 +29,34 @@ class Measured:
         return [turn for run in self.runs for turn in run]
 
 
-def measure(plan: Plan, make_engine: MakeEngine) -> Measured:
-    """Run `plan`, with a progress bar on a terminal. Raises the error of a start that failed."""
-    clips = _named_apart(plan.clips)
-    rounds = [[clips[n % len(clips)] for n in range(plan.warm_up)], *[clips] * plan.runs]
+def measure(clips: Sequence[Clip], runs: int, warm_up: int, make_engine: MakeEngine) -> Measured:
+    """Run every clip once per run, each a conversation of its own, with a progress bar.
+
+    `warm_up` turns come first, which take the clips one after another. Raises the error of a start
+    that failed.
+    """
+    clips = _named_apart(clips)
+    rounds = [[clips[n % len(clips)] for n in range(warm_up)], *[clips] * runs]
     total, hidden = sum(_ms(clip) for run in rounds for clip in run), not sys.stderr.isatty()
-    runs: list[list[Turn]] = []
+    turns: list[list[Turn]] = []
     with (
         headless(make_engine) as started,
         # Drawn between turns only, because drawing takes processor time from the measurement.
         click.progressbar(length=total, file=sys.stderr, hidden=hidden) as bar,
     ):
         for number, run in enumerate(rounds):
-            runs.append([])
+            turns.append([])
             for clip in run:
-                name = f"run {number} of {plan.runs}" if number else "warm-up"
+                name = f"run {number} of {runs}" if number else "warm-up"
                 bar.label = f"{name}: {clip.name}".ljust(36)
                 bar.render_progress()
                 started.engine.post(NewConversation())
-                runs[-1].append(started.ask(clip))
+                turns[-1].append(started.ask(clip))
                 bar.update(_ms(clip))
         loaded = started.loaded
-    return Measured(loaded.brain, loaded.voice, loaded.speaker or "none", clips, runs[0], runs[1:])
+    return Measured(
+        loaded.brain, loaded.voice, loaded.speaker or "none", clips, turns[0], turns[1:]
+    )
 
 
 def _ms(clip: Clip) -> int:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISFIFO, S_ISREG
-from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
@@ -30,6 +29,8 @@ from voxtui.dialogue.events import (
     TurnFinished,
     TurnStarted,
 )
+from voxtui.dialogue.history.attachments import Attachment
+from voxtui.dialogue.protocols import Speaker
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Timestamps, Turn
 from voxtui.errors import InputError, one_line, strip_control_characters
 from voxtui.session.tool_lines import call_line
@@ -39,10 +40,6 @@ from voxtui.storage.metrics_files import metrics_writer
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.text_input import STDIN, open_text, read_attachment
 from voxtui.wiring import build_engine, build_skills, build_speaker
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.history.attachments import Attachment
-    from voxtui.dialogue.protocols import Speaker
 
 
 @dataclass(frozen=True, slots=True)

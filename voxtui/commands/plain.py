@@ -36,7 +36,7 @@ from voxtui.storage.device_offset import device_offset
 from voxtui.storage.metrics_files import metrics_writer
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.text_input import clipboard_text
-from voxtui.wiring import devices_engine, make_factories, sample_clips
+from voxtui.wiring import LocalFactories, devices_engine, sample_clips
 
 NOT_HERE = ("copy", "history", "panel")
 """Commands of the screen only."""
@@ -417,7 +417,7 @@ def talk_in_lines(
             lambda emit: devices_engine(config, log.tee(emit)),
             config,
             sample_clips(),
-            make_factories(),
+            LocalFactories(),
             typed_live=typed_live,
             quiet=quiet,
         )

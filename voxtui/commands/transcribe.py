@@ -14,22 +14,19 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import click
 
 from voxtui.audio.clips import check_clip, frames, pieces
 from voxtui.commands.segmentation import Segmenter, utterances
-from voxtui.dialogue.data import FRAME_SECONDS, Frame
+from voxtui.dialogue.data import FRAME_SECONDS, Frame, Samples
 from voxtui.dialogue.protocols import SpeechDetector
 from voxtui.errors import ForeignSpeech, InputError, one_line
 from voxtui.settings.schema import Config, VadConfig
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.text_input import STDIN
 from voxtui.wiring import build_detector, recogniser
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
 
 Recognise = Callable[["Samples"], str]
 

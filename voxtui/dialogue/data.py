@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Samples: TypeAlias = NDArray[np.float32]
-    Indices: TypeAlias = NDArray[np.intp]
+Samples: TypeAlias = "NDArray[np.float32]"
+Indices: TypeAlias = "NDArray[np.intp]"
 
 
 SAMPLE_RATE = 16_000

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
-
-if TYPE_CHECKING:
-    from voxtui.errors import VoxtuiError
 
 from voxtui.dialogue.data import ToolCall, Utterance
 from voxtui.dialogue.timestamps import Timestamps, Turn
 from voxtui.dialogue.tool_interface import CallReport
+from voxtui.errors import VoxtuiError
 
 
 class State(StrEnum):

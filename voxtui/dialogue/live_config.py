@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from voxtui.settings.schema import Config
+from voxtui.settings.schema import Config
 
 
 class LiveConfig:

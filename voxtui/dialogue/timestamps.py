@@ -6,16 +6,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.tool_interface import CallReport
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 FEWEST_DECODED = 5
 """Tokens. The speed of fewer would be off by more than a quarter."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 from voxtui.dialogue.engine_commands import NewConversation, RecallConversation
+from voxtui.dialogue.protocols import Past
 from voxtui.session.user_session import NotAllowed, UserSession
-from voxtui.storage.conversation_writer import ConversationWriter, Snapshot, StoredConversation
+from voxtui.storage.conversation_writer import ConversationWriter, StoredConversation
 from voxtui.storage.saved_session import Record
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.protocols import Past
 
 
 class Conversation:
@@ -38,7 +35,7 @@ class Conversation:
             return
         turns = self._record.turns.copy().items()
         answered_by = {n: turn.result.brain if turn.result else "" for n, turn in turns}
-        self._log.store(Snapshot(self._session.engine.past, answered_by))
+        self._log.store(self._session.engine.past, answered_by)
 
     def begin_new(self) -> None:
         self.store()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
@@ -72,21 +71,22 @@ Notify: TypeAlias = Callable[[str], object]
 """Shows a sentence to the user. Any thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Factories:
-    """Functions that make one part each, as a configuration wants it. Each raises VoxtuiError.
+class Factories(Protocol):
+    """Makes one part each, as a configuration wants it. Each method raises VoxtuiError.
 
-    The function that brain and voice get shows a sentence to the user, from any thread. `reload`
-    makes both after a failed start; its last argument allows it to download the chat model.
+    `notify` shows a sentence to the user, from any thread. `reload` makes brain and voice after a
+    failed start, and may download the chat model if `download_chat`.
     """
 
-    microphone: Callable[[Config], Microphone]
-    speaker: Callable[[Config], Speaker]
-    brain: Callable[[Config, Notify], Brain | Fallbacks[Brain]]
-    voice: Callable[[Config, Notify], Voice | Fallbacks[Voice] | None]
-    reload: Callable[[Config, Notify, bool], commands.ReplaceComponents]
-    devices: Callable[[], Sequence[Device]]
-    cancels_echo: Callable[[Config], bool]
+    def microphone(self, config: Config) -> Microphone: ...
+    def speaker(self, config: Config) -> Speaker: ...
+    def brain(self, config: Config, notify: Notify) -> Brain | Fallbacks[Brain]: ...
+    def voice(self, config: Config, notify: Notify) -> Voice | Fallbacks[Voice] | None: ...
+    def reload(
+        self, config: Config, notify: Notify, download_chat: bool
+    ) -> commands.ReplaceComponents: ...
+    def devices(self) -> Sequence[Device]: ...
+    def cancels_echo(self, config: Config) -> bool: ...
 
 
 class LocalSession(UserSession):

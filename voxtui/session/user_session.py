@@ -6,17 +6,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from voxtui.dialogue import events
 from voxtui.dialogue.data import Frame
+from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.engine_commands import Attach, Command, Confirm, NewTurn, Speak
 from voxtui.dialogue.events import State
 from voxtui.dialogue.protocols import Past
 from voxtui.errors import VoxtuiError
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.engine import Engine
 
 Severity: TypeAlias = Literal["information", "warning", "error"]
 

@@ -16,15 +16,6 @@ from voxtui.storage.conversation_database import UNDO_SECONDS, Conversations, Ex
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The history of the engine after a turn. It drops old turns, and the file does not."""
-
-    past: Past
-    answered_by: Mapping[int, str]
-    """the name of the brain of each turn of this session that was not replaced"""
-
-
-@dataclass(frozen=True, slots=True)
 class _Row:
     number: int | None
     """of the exchange in the file; None: it was deleted there"""
@@ -49,7 +40,9 @@ class ConversationWriter:
         self.conversations = conversations
         self._tell = tell
         self._current = StoredConversation()
-        self._queue: SimpleQueue[tuple[StoredConversation, Snapshot] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[StoredConversation, Past, Mapping[int, str]] | None] = (
+            SimpleQueue()
+        )
         self._thread: threading.Thread | None = None
 
     @property
@@ -85,10 +78,13 @@ class ConversationWriter:
         self._current = StoredConversation(conversation, rows)
         return tuple(turns.values())
 
-    def store(self, snapshot: Snapshot) -> None:
-        """Store what is new in `snapshot`. Returns at once."""
+    def store(self, past: Past, answered_by: Mapping[int, str]) -> None:
+        """Store what is new in the history of the engine, which drops old turns. Returns at once.
+
+        `answered_by`: the brain's name of each turn of this session that was not replaced.
+        """
         if self.is_open:
-            self._queue.put((self._current, snapshot))
+            self._queue.put((self._current, past, answered_by))
 
     def close(self, seconds: float | None = None) -> None:
         """Write what was stored, for `seconds` at most."""
@@ -114,13 +110,14 @@ class ConversationWriter:
         self._tell(f"This conversation is not kept. {error}")
         return True
 
-    def _update(self, current: StoredConversation, snapshot: Snapshot) -> bool:
-        """Write the difference between `snapshot` and what is stored; False: there is none."""
+    def _update(
+        self, current: StoredConversation, past: Past, answered_by: Mapping[int, str]
+    ) -> bool:
+        """Write what is new, see `store`. Return False if nothing is."""
         rows = current.rows or {}
         now = time.time()
         exchanges = {
-            _key(turn): _as_exchange(turn, now, snapshot.answered_by.get(turn.number, ""))
-            for turn in snapshot.past
+            _key(turn): _as_exchange(turn, now, answered_by.get(turn.number, "")) for turn in past
         }
         if not rows and all(exchange.attached for exchange in exchanges.values()):
             return False
@@ -128,7 +125,7 @@ class ConversationWriter:
         replaced = [
             key for key in rows
             if key not in exchanges and isinstance(key, int) and key > 0
-            and key not in snapshot.answered_by
+            and key not in answered_by
         ]  # fmt: skip
         changed = {
             row.number: exchanges[key]

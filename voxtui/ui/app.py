@@ -17,8 +17,9 @@ from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.message import Message
 
-from voxtui.dialogue.engine_commands import Silence
+from voxtui.dialogue.engine_commands import Attach, Silence
 from voxtui.dialogue.events import Died, State
+from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Past
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import InputError
@@ -41,6 +42,7 @@ from voxtui.ui.main_screen import MainScreen
 from voxtui.ui.menu.menu import SETTINGS, Menu
 from voxtui.ui.menu.palette import Entry, Palette
 from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
+from voxtui.ui.prompt_screen import ATTACHED
 from voxtui.ui.status import LEVEL_SECONDS, Status
 from voxtui.ui.talk.pasted import FIELD_CHARACTERS, joined_lines
 from voxtui.ui.talk.talk import PushToTalk
@@ -104,6 +106,8 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.main = MainScreen(self.keys, self.session, self.talk, self.turns, self.status)
         self.menu = Menu(self, self.session)
         self.continues = False
+        self.attachments: Sequence[Attachment] = ()
+        """texts to talk about from the start"""
         self.words = ""
         """the user's first words, sent at the start; empty: none"""
         self.event_display = EventDisplay(self.main, self.menu, self.timers)
@@ -154,6 +158,11 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
     async def _start(self) -> None:
         gc_tuning.resume()
         past = self._continued() if self.continues else ()
+        for text in self.attachments:
+            self.session.post(Attach(text))
+            if self.words:  # else the welcome stays
+                length = len(text.text.splitlines())
+                self.transcript.add_line(ATTACHED, f"{text.name}: {length:,} lines")
         self.session.start(past)
         if self.words:
             await self.main.send(self.words, None)
@@ -208,12 +217,13 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         """Write the time of the first word once the output thread has written this frame."""
         if (timestamps := self.turns.painted()) is None:
             return
-        self.when_written(partial(self._first_shown, timestamps))
-        self.wait_written()
 
-    def _first_shown(self, timestamps: Timestamps, at: float) -> None:
-        timestamps.record(Milestone.FIRST_SHOWN, at)
-        self.post_message(Shown(timestamps))
+        def first_shown(at: float) -> None:
+            timestamps.record(Milestone.FIRST_SHOWN, at)
+            self.post_message(Shown(timestamps))
+
+        self.when_written(first_shown)
+        self.wait_written()
 
     def on_shown(self, shown: Shown) -> None:
         self.turns.first_shown(shown.timestamps)
@@ -303,22 +313,13 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
     def on_menu_chosen(self, chosen: Menu.Chosen) -> None:
         if chosen.entry.key == "ui.theme":
-            self._show_theme(chosen.entry.value)
+            self.theme = theme_named(chosen.entry.value)
         else:
             self._fit_panel(self.size)
 
     def on_palette_previewed(self, previewed: Palette.Previewed) -> None:
         entry = previewed.entry
-        self._show_theme(entry.value if entry else self.session.config.ui.theme)
-
-    def _show_theme(self, name: str) -> None:
-        self.theme = theme_named(name)
-
-    def action_forget_all(self) -> None:
-        self.menu.forget_all()
-
-    def action_save_settings(self) -> None:
-        self.menu.save_settings()
+        self.theme = theme_named(entry.value if entry else self.session.config.ui.theme)
 
     def on_menu_restarted(self) -> None:
         self.main.begin_again()

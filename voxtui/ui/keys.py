@@ -13,7 +13,8 @@ ESCAPE = {"drop": "Drop", "stop": "Stop", "leave": "Leave", "live": "Newest"}
 
 
 ON_TURN = (
-    "correct", "again", "copy", "speak", "delete", "escape('leave')", "escape('live')",
+    "correct", "again", "copy", "speak", "delete", "escape('stop')", "escape('leave')",
+    "escape('live')",
 )  # fmt: skip
 """The actions that the footer names while a turn is selected."""
 

@@ -44,10 +44,9 @@ class MainScreen(PromptScreen):
         try:
             command = parse(text)
             if command is None and self.bar.pasted.waiting:
-                length = self.bar.pasted.length
                 self.give_pasted()
                 if not text:
-                    self.transcript.add_line("▤", f"{length} pasted. {WHAT_TO_KNOW}")
+                    self.transcript.add_line("Vox", WHAT_TO_KNOW)
                     return
             elif not text:
                 await self.action_mend()
@@ -63,6 +62,8 @@ class MainScreen(PromptScreen):
                 self.action_history(command[1])
             elif command[0] == "edit":
                 self.action_edit(command[1])
+            elif command[0] == "numbers":
+                await self.program.run_action("panel")
             elif not await self.program.run_action(command[0], self):
                 await self.program.run_action(command[0])
         except NotAllowed as refused:
@@ -160,6 +161,7 @@ class MainScreen(PromptScreen):
 
     def action_undo(self) -> None:
         if self._removed is not None:
+            self.program.clear_notifications()  # "it was removed" is no longer true
             put_back(self.session, self._removed)
             self.turns.put_back()
             self._removed = None
@@ -268,9 +270,6 @@ class MainScreen(PromptScreen):
             shown = str(place).replace(str(Path.home()), "~", 1)
             self.notify(f"Saved, with your words:\n{shown}")
             self.program.call_from_thread(self.ask_to_store, lambda: None)
-
-    async def action_numbers(self) -> None:
-        await self.program.run_action("panel")
 
     def commands(self) -> Iterable[Entry]:
         yield Entry(CONVERSATION, "New conversation", action="screen.new")

@@ -36,6 +36,10 @@ ENTER = ("enter", "ctrl+j")
 """Carriage return, and the line feed of a program that types."""
 
 
+ATTACHED = "▤"
+"""The label of a text to talk about."""
+
+
 class PromptScreen(SteppedScreen):
     """Translates keys, texts and the mouse into talking and writing.
 
@@ -191,7 +195,11 @@ class PromptScreen(SteppedScreen):
         self.notify(too_long(paste.characters, tokens, left, most), severity="warning")
 
     def give_pasted(self) -> None:
-        for text in self.bar.pasted.take():
+        """Attach the pasted texts, and show that in the conversation."""
+        length = self.bar.pasted.length
+        if texts := self.bar.take_pasted():
+            self.transcript.add_line(ATTACHED, f"{length} pasted")
+        for text in texts:
             self.session.post(Attach(text))
 
     @on(PastedTexts.Opened)

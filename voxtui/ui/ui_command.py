@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from voxtui.dialogue.engine import LEAVING_SECONDS
-from voxtui.dialogue.engine_commands import Attach
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.errors import RestartNeeded
 from voxtui.settings.schema import Config
@@ -13,7 +12,7 @@ from voxtui.storage.metrics_files import metrics_writer
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.driver.restore import terminal_restored
-from voxtui.wiring import devices_engine, make_factories, sample_clips
+from voxtui.wiring import LocalFactories, devices_engine, sample_clips
 
 
 def run(
@@ -35,11 +34,9 @@ def run(
             lambda emit: devices_engine(config, log.tee(emit), config.ui.captions),
             config,
             sample_clips(),
-            make_factories(),
+            LocalFactories(),
         )
-        app.continues, app.words = continues, words
-        for text in attachments:
-            app.session.post(Attach(text))
+        app.continues, app.attachments, app.words = continues, attachments, words
         try:
             app.run()
         finally:

@@ -150,24 +150,25 @@ class CaptionLine:
         self.show(self._prompt)
 
     def caption(self, text: str) -> None:
-        self.show(text)
+        self.show(text, end=True)
 
     def notice(self, sentence: str) -> None:
         if not self._quiet:
             self.clear()
             click.echo(sentence, err=True)
 
-    def show(self, text: str) -> None:
+    def show(self, text: str, end: bool = False) -> None:
+        """Show as much of the beginning of `text` as fits, or of its end."""
         if not self._shown:
             return
         from rich.cells import cell_len
 
         # A terminal that does not know its size says 0.
         width = (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1
-        tail = text[-width:] if width else ""
-        while cell_len(tail) > width:
-            tail = tail[1:]
-        click.echo(f"\r\x1b[K{tail}", nl=False, err=True)
+        part = text[-width:] if end and width else text[:width]
+        while cell_len(part) > width:
+            part = part[1:] if end else part[:-1]
+        click.echo(f"\r\x1b[K{part}", nl=False, err=True)
 
     def clear(self) -> None:
         self.show("")

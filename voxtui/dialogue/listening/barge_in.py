@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from voxtui.dialogue.data import FRAME_SECONDS, Frame
 from voxtui.dialogue.listening.level import FAINT
 from voxtui.dialogue.listening.listener import warm_up
 from voxtui.dialogue.live_config import LiveConfig
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.protocols import SpeechDetector
+from voxtui.dialogue.protocols import SpeechDetector
 
 
 class VoiceBargeIn:
@@ -37,13 +33,10 @@ class VoiceBargeIn:
             self._detector.reset()
         vad = self._config.current.vad
         probability = self._detector.probability(frame)
-        speech = probability >= vad.threshold and not _is_faint(frame)
+        loud = float(frame.samples @ frame.samples) >= len(frame.samples) * FAINT**2
+        speech = probability >= vad.threshold and loud
         self._spoken_s = self._spoken_s + probability * FRAME_SECONDS if speech else 0.0
         if self._spoken_s * 1000 < vad.interrupt_ms:
             return False
         self._spoken_s = 0.0
         return True
-
-
-def _is_faint(frame: Frame) -> bool:
-    return float(frame.samples @ frame.samples) < len(frame.samples) * FAINT**2

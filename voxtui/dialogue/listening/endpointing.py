@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.recording import Recording
-
-if TYPE_CHECKING:
-    from voxtui.settings.schema import VadConfig
+from voxtui.settings.schema import VadConfig
 
 HYSTERESIS = 0.15
 """Speech continues until the probability is this far below the threshold (Silero's own rule)."""

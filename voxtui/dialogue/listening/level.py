@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
+from voxtui.dialogue.data import Samples
 
 SILENT = 10 ** (-120 / 20)
 """-120 dBFS. Anything below is digital silence: resampled zeros are not exactly zero."""

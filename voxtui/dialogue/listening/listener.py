@@ -6,17 +6,15 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, MICROPHONE, Frame, Utterance
 from voxtui.dialogue.listening.endpointing import Endpointer, SpeechGate, end_after_release
 from voxtui.dialogue.live_config import LiveConfig
+from voxtui.dialogue.protocols import SpeechDetector
 from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.timestamps import Milestone, Timestamps
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.protocols import SpeechDetector
-    from voxtui.settings.schema import Config
+from voxtui.settings.schema import Config
 
 PREROLL_SECONDS = 0.35
 """Sound kept from before the key press, because the first phoneme begins before the press."""

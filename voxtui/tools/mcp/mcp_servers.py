@@ -144,6 +144,8 @@ class McpServers:
             raise InputError(f"There is no MCP server {name}; known are: {known}.")
         from voxtui.tools.mcp.mcp_session import Session  # 1.2 s of a core
 
+        if self._closed:
+            raise InputError("voxtui is ending.")
         session = self._sessions.get(name)
         if session is None or session.ended:
             session = self._sessions[name] = Session(self._servers[name])
@@ -167,6 +169,10 @@ class McpServers:
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     loop.run_forever()
+    unfinished = asyncio.all_tasks(loop)
+    for task in unfinished:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*unfinished, return_exceptions=True))
     loop.close()
 
 

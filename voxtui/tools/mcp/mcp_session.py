@@ -115,12 +115,11 @@ class Session:
             client = Client(
                 transport, cache=None, client_info=info, message_handler=self._take_message
             )
-            ending = asyncio.create_task(self._end.wait())
             async with client:
                 self._client = client
                 await self._list()
                 self._ready.set()
-                await ending
+                await self._end.wait()
         except Exception as error:  # noqa: BLE001 - of the SDK, of anyio, of httpx2
             self._problem = self._failure(error)
         finally:

@@ -31,7 +31,8 @@ class Recall:
         """the newest text was left and not sent"""
 
     def add(self, text: str, draft: bool) -> None:
-        if text.strip():
+        begun = draft and text.startswith("/") and " " not in text  # a command of nothing to lose
+        if text.strip() and not begun:
             self._texts = [*(t for t in self._texts if t != text), text][-KEPT_TEXTS:]
             self.draft = draft
         self._place, self._new = len(self._texts), ""
@@ -72,10 +73,6 @@ class Field(Input):
     def empty(self) -> bool:
         """True while there is nothing but white space, so that Space talks."""
         return not self.value.strip()
-
-    @property
-    def at_begin(self) -> bool:
-        return self.cursor_position == 0 and self.selection.is_empty
 
     def write(self, text: str) -> None:
         self.replace(text, *self.selection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from rich.segment import Segment
 from rich.style import Style
@@ -17,6 +18,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from voxtui.dialogue.events import State
+from voxtui.dialogue.history.attachments import Attachment
 from voxtui.slash_commands import matching
 from voxtui.ui.bars import HALF_LINE, LINE
 from voxtui.ui.talk.field import Field
@@ -137,6 +139,11 @@ class TalkBar(Horizontal):
         self.pasted.add(text, room, tokens_per_second)
         self.write("")
 
+    def take_pasted(self) -> Sequence[Attachment]:
+        texts = self.pasted.take()
+        self._show_title()
+        return texts
+
     def correct(self, turn: int, words: str) -> None:
         self._empty_field()
         self.corrected = turn
@@ -164,7 +171,8 @@ class TalkBar(Horizontal):
 
         With a pasted text, Backspace at the beginning removes it, and Tab opens it.
         """
-        if self.pasted.waiting and key.key == "backspace" and self.field.at_begin:
+        at_begin = self.field.cursor_position == 0 and self.field.selection.is_empty
+        if self.pasted.waiting and key.key == "backspace" and at_begin:
             self.pasted.take_back()
             self._show_title()
             return True
