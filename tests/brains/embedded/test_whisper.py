@@ -9,7 +9,14 @@ import pytest
 from tests.models.tiny_model import CONTENT
 from voxtui.brains.embedded import whisper as module
 from voxtui.brains.embedded.recogniser import Heard, Moonshine
-from voxtui.brains.embedded.whisper import Whisper, choose, is_here, log_mel, text_of
+from voxtui.brains.embedded.whisper import (
+    Whisper,
+    begins_twice,
+    choose,
+    is_here,
+    log_mel,
+    text_of,
+)
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import WHISPER, ModelFile
 from voxtui.models.installed import released_path
@@ -72,6 +79,7 @@ class FakeRuntime:
 
     def __init__(self, languages, no_speech=0.0, score=-0.1):
         self.languages, self.no_speech, self.score = languages, no_speech, score
+        self.texts, self.windows = ["ĠHola ."], []
         self.models = self
         self.StorageView = self
 
@@ -79,7 +87,7 @@ class FakeRuntime:
         return self
 
     def from_array(self, features):
-        assert features.shape == (1, 80, 600)
+        self.windows.append(features.shape[2])
         return features
 
     def encode(self, features):
@@ -91,7 +99,8 @@ class FakeRuntime:
     def generate(self, encoded, prompts, **options):
         self.prompt = prompts[0]
         result = type("Result", (), {})()
-        result.sequences, result.scores = [["ĠHola", "."]], [self.score]
+        text = self.texts.pop(0) if self.texts[1:] else self.texts[0]
+        result.sequences, result.scores = [text.split(" ")], [self.score]
         result.no_speech_prob = self.no_speech
         return [result]
 
@@ -111,6 +120,17 @@ def test_the_language_is_found_out(monkeypatch, tmp_path, languages, used):
     whisper.load()
     assert whisper.recognise(np.zeros(16_000, np.float32)) == Heard("Hola.")
     assert runtime.prompt[1] == used
+
+
+def test_a_short_window_is_given_up_where_the_words_begin_anew(monkeypatch, tmp_path):
+    runtime = FakeRuntime([])
+    runtime.texts = [" ".join(["ĠPulse", "Ġla", "Ġtecla"] * 2), "ĠPulse Ġla Ġtecla"]
+    monkeypatch.setattr(module, "import_module", lambda name: runtime)
+    whisper = Whisper(tmp_path, "es")
+    whisper.load()
+    assert whisper.recognise(np.zeros(16_000, np.float32)).text == "Pulse la tecla"
+    assert runtime.windows == [600, 3000]
+    assert not begins_twice("No no, no no, gracias") and not begins_twice("Sí, claro que sí, claro")
 
 
 def test_words_invented_for_silence_are_dropped(monkeypatch, tmp_path):
