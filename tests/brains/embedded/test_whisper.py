@@ -143,29 +143,26 @@ def test_words_invented_for_silence_are_dropped(monkeypatch, tmp_path):
 
 
 class Quick:
-    """FakeMoonshine: hears the same whatever is said."""
-
     def __init__(self, choice):
         pass
 
     def load(self): ...
 
-    def recognise(self, samples, cancelled=None, name=""):
-        return Heard("Quick words.")
-
     def close(self): ...
 
 
 @pytest.mark.parametrize(
-    ("fails", "text", "has_draft"),
+    ("fails", "seconds", "text", "has_draft"),
     [
-        ("", "Careful words.", True),
-        ("recognise", "Quick words.", True),
-        ("load", "Quick words.", False),
+        ("", 11, "Careful words.", True),
+        ("", 9, "Quick words.", True),
+        ("quick", 9, "Careful words.", True),  # in another language
+        ("recognise", 11, "Quick words.", True),
+        ("load", 11, "Quick words.", False),
     ],
 )
 def test_words_that_whisper_fails_on_are_those_that_were_shown(
-    monkeypatch, tmp_path, fails, text, has_draft
+    monkeypatch, tmp_path, fails, seconds, text, has_draft
 ):
     class Careful(Whisper):
         """FakeWhisper: fails where the test says."""
@@ -179,12 +176,18 @@ def test_words_that_whisper_fails_on_are_those_that_were_shown(
                 raise ModelError("Whisper failed.")
             return Heard("Careful words.")
 
-    monkeypatch.setattr(module, "Moonshine", Quick)
+    class Moonshine(Quick):
+        """FakeMoonshine: knows no word of another language."""
+
+        def recognise(self, samples, cancelled=None, name=""):
+            return Heard("Quick words.", tokens=4, log_probability=-9.0 if fails == "quick" else 0)
+
+    monkeypatch.setattr(module, "Moonshine", Moonshine)
     monkeypatch.setattr(module, "Whisper", Careful)
     monkeypatch.setattr(module, "is_here", lambda: True)
     monkeypatch.setattr("voxtui.models.installed.released_path", lambda model: tmp_path)
     notices = []
     with recogniser(Config(brain=BrainConfig(name="embedded")), notices.append, True) as to_text:
-        assert to_text.recognise(np.zeros(16_000, np.float32)) == text
+        assert to_text.recognise(np.zeros(16_000 * seconds, np.float32)) == text
         assert bool(to_text.draft) == has_draft
     assert bool(notices) == (fails == "load")
