@@ -251,21 +251,21 @@ def _embedded(config: Config, notify: Notify, download_chat: bool) -> Brain:
 
 
 def _voxtral(config: Config, notify: Notify, may_download: bool) -> Brain:
-    from voxtui.models import catalogue, download, installed
+    from voxtui.models import catalogue, installed
     from voxtui.models.cuda import check_packages
 
     check_packages()
-    name, fetch = config.brain.voxtral.model, None
+    name, fetches = config.brain.voxtral.model, None
     try:
         directory = installed.voxtral_directory(name)
     except ModelError:
         model = catalogue.voxtral(name)
         if not may_download or isinstance(model, Path):
             raise
-        directory, fetch = model.path, partial(download.download, model, "auto")
+        directory, fetches = model.path, model
     from voxtui.brains.voxtral.brain import VoxtralBrain
 
-    return VoxtralBrain(config, directory, notify, fetch)
+    return VoxtralBrain(config, directory, notify, fetches)
 
 
 def _voxtral_on_gpu(config: Config, notify: Notify) -> Brain:

@@ -135,7 +135,7 @@ def answered(
 
 
 def written(decoder: Decoder, embedder: AudioEmbedder, clip: PromptClip) -> list[int]:
-    prompt = transcription(lambda text: [], clip, None)
+    prompt = transcription(clip)
     return answered(decoder, embedder, prompt, clip, 16 + 10 * len(clip.samples) // RATE)
 
 

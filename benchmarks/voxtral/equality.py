@@ -136,7 +136,7 @@ def after_eviction(check: Check) -> None:
 def transcribed(check: Check) -> None:
     said = utterance_of(spoken(2.0, 6))
     samples = without_trailing_zeros(said.samples)
-    prompt = transcription(check.brain.tekken.encode, PromptClip(0, samples), None)
+    prompt = transcription(PromptClip(0, samples))
     ours = ids(tuple(check.brain.transcribe(said, Flag())))
     wanted = check.oracle.reply(token_ids(prompt), [samples], tokens=max(len(ours), 1))
     check.replies += 1

@@ -55,7 +55,8 @@ def set_timer(folder: Path, seconds: float) -> float:
     """Set a timer and return the monotonic time at which it is due."""
     ends = datetime.now(UTC) + timedelta(seconds=seconds)
     due = time.monotonic() + (ends - datetime.now(UTC)).total_seconds()
-    TimerStore(folder).change(lambda entries: Entries((Timer(seconds, ends, name="tea"),)))
+    with TimerStore(folder).changing() as change:
+        change.entries = Entries((Timer(seconds, ends, name="tea"),))
     return due
 
 

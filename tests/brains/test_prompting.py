@@ -10,22 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxtui.brains.prompting import (
-    AT_LENGTH,
-    EXAMPLES,
-    IN_ORDER,
-    IN_VERSE,
-    examples,
-    until_repeated,
-    with_length,
-)
+from voxtui.brains.prompting import EXAMPLES, examples, until_repeated
 from voxtui.dialogue.turn_clock import clock_line
 from voxtui.settings.schema import BrainConfig, Config
 
 
 def test_an_instruction_of_the_users_own_stands_without_the_examples() -> None:
     shown = examples(Config(brain=BrainConfig(clock=False)))
-    assert shown == tuple((with_length(words), reply) for words, reply in EXAMPLES)
+    assert shown == EXAMPLES
     assert examples(Config(brain=BrainConfig(instruction="You are a pirate."))) == ()
 
 
@@ -35,26 +27,6 @@ def test_the_first_example_shows_that_the_time_is_not_to_be_repeated() -> None:
     assert (words.partition("\n")[2], reply) == EXAMPLES[0]
     # The form of the line before a turn.
     assert words.startswith(f"{clock_line(datetime(2025, 6, 6, 8, 41), ())}\n")
-
-
-@pytest.mark.parametrize(
-    ("words", "note"),
-    [
-        ("Can you make me a plan for tomorrow?", IN_ORDER),
-        ("How do I clean a window?", IN_ORDER),
-        ("Explain step by step how a lock works.", IN_ORDER),
-        ("Make up a short story about a whale.", AT_LENGTH),
-        ("And then what happened?", AT_LENGTH),
-        ("Write a poem for my mother.", IN_VERSE),
-        ("How do I say thank you in French?", ""),
-        ("What is the plan of the metro called?", ""),
-        ("Who wrote this story?", ""),
-        ("How old is the oldest tree?", ""),
-        ("Tell me a story. " * 20, ""),
-    ],
-)
-def test_only_a_request_for_more_gets_a_note_on_its_length(words: str, note: str) -> None:
-    assert with_length(words) == (f"{words}\n{note}" if note else words)
 
 
 def cut(text: str) -> str:

@@ -20,6 +20,7 @@ from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.cli import cli
 from voxtui.errors import ModelError, VoxtuiError
 from voxtui.models import cuda
+from voxtui.models import download as download_module
 from voxtui.models.catalogue import Model, models_directory, voxtral
 from voxtui.models.download import download
 from voxtui.models.installed import voxtral_directory
@@ -352,12 +353,13 @@ def test_leaving_during_the_download_does_not_wait_for_it(machine, monkeypatch):
 
     never, blocks = threading.Event(), iter(range(1000))
 
-    def endless(progress):
+    def endless(model, source, progress):
         for done in blocks:
             never.wait(0.01)
             progress(done, 1000)
 
-    brain = VoxtralBrain(NAMED, machine, download=endless)
+    monkeypatch.setattr(download_module, "download", endless)
+    brain = VoxtralBrain(NAMED, machine, fetches=voxtral(NAME))
     with pytest.raises(Leaving):
         brain.warm_up(leave)
     assert next(blocks, None) is not None

@@ -72,7 +72,7 @@ def serving(
         hand_over_s,
         queue_s,
     )  # fmt: skip
-    app = build_app(config, pool, "embedded", token, frozenset())
+    app, calls = build_app(config, pool, "embedded", token, frozenset())
     ready = threading.Event()
     with socket.create_server((config.serve.host, 0)) as listener:
         server = AnnouncingServer(
@@ -80,8 +80,8 @@ def serving(
                 app, ws=WebSocketProtocol, http=HttpProtocol, lifespan="off", log_level="error",
                 ws_max_size=MESSAGE_BYTES, h11_max_incomplete_event_size=HEADER_BYTES,
             ),
+            calls,
             ready.set,
-            app.drain,
         )  # fmt: skip
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -146,15 +146,12 @@ def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(arguments, words, m
 
 def test_sessions_that_do_not_fit_the_memory_are_refused_and_others_announced(monkeypatch):
     monkeypatch.setattr("voxtui.serve.serve_command.free_gb", lambda: 7.0)
-    notes: list[str] = []
 
-    def check(sessions: int) -> None:
+    def check(sessions: int) -> str:
         brain = BrainConfig(name="embedded")
-        check_memory(Config(brain=brain, serve=ServeConfig(sessions=sessions)), notes.append)
+        return check_memory(Config(brain=brain, serve=ServeConfig(sessions=sessions)))
 
     with pytest.raises(InputError, match=r"64 sessions take about 96\.0 GB.*--sessions 4 fits"):
         check(64)
-    check(1)
-    assert notes == []
-    check(4)
-    assert notes == ["4 sessions take about 6.0 GB of memory; 7.0 GB are free."]
+    assert check(1) == ""
+    assert check(4) == "4 sessions take about 6.0 GB of memory; 7.0 GB are free."

@@ -52,6 +52,8 @@ def tool(name: str, **config) -> Tool:
         ("Could you make a note that we are out of milk?", "we are out of milk"),
         ("Note: call the bank.", "call the bank"),
         ("Add oat milk to my notes.", "oat milk"),
+        ("Make a note, the boiler is mended at eight.", "the boiler is mended at eight"),
+        ("Put birthday candles on my notes, would you?", "birthday candles"),
     ],
 )
 def test_an_order_to_remember_is_a_note(words, note):
@@ -145,6 +147,26 @@ def test_a_rule_takes_a_plain_question_to_the_machine(words, name):
 )
 def test_a_rule_takes_nothing_else(words):
     assert rule_call(build_tools(ToolsConfig()), words) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("Has this laptop got any memory left?", "memory"),
+        ("How is my battery doing?", "battery"),
+        ("When was this machine last rebooted?", "uptime"),
+        ("When did I switch this computer on?", "uptime"),
+        ("What does it mean that memory is free?", ""),
+        ("What's the difference between a disk and a drive?", ""),
+        ("Why does my laptop's battery get hot?", ""),
+        ("How do I free memory on a computer?", ""),
+        ("What is a git branch?", ""),
+        ("My tablet has no storage left.", ""),
+    ],
+)
+def test_a_model_is_asked_about_this_machine_only(words, name):
+    triggered = {t.name for t in build_tools(ToolsConfig()) if t.line and t.is_triggered(words)}
+    assert triggered == ({name} if name else set())
 
 
 def test_disk_memory_and_uptime_of_this_machine():
@@ -388,6 +410,8 @@ def test_a_tool_of_the_user_comes_before_the_answer_that_voxtui_cannot_do_it(tmp
         ("I switched off the hall lamp.", False),
         ("I've already put the hall lamp on.", False),
         ("She left the lamp on.", False),
+        ("Our hall needs another lamp.", False),
+        ("My hands are full, switch the lamp on.", True),
         ("Was the lamp on?", False),
         ("Should I switch off the lamp?", False),
     ],

@@ -81,7 +81,13 @@ def _report(past: Past, path: Path, targets: TargetsConfig) -> list[str]:
         if group.day is None:
             days = [other for other in grouped if other.kind == group.kind and other.day]
             own = _targets(group, targets)
-            lines += ["", _title(group), *_overall(group, own), "", *_daily(days, own)]
+            lines += [
+                "",
+                _title(group),
+                *headline_lines([line.turn for line in group.lines], own),
+                "",
+                *_daily(days, own),
+            ]
     return lines
 
 
@@ -93,10 +99,6 @@ def _title(group: Group) -> str:
 
 def _targets(group: Group, targets: TargetsConfig) -> Targets:
     return targets.resolved(group.brain).judging(group.typed)
-
-
-def _overall(group: Group, targets: Targets) -> list[str]:
-    return headline_lines([line.turn for line in group.lines], targets)
 
 
 def _daily(days: Sequence[Group], targets: Targets) -> list[str]:

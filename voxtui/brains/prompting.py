@@ -12,38 +12,6 @@ if TYPE_CHECKING:  # the benchmark of random weights runs without msgspec
 
 SHORT = " Answer with one short sentence of at most fifteen words."
 
-IN_ORDER = "(Answer at once in four to six sentences, with concrete steps or ideas in order.)"
-AT_LENGTH = "(Tell it at once, in five to eight sentences.)"
-IN_VERSE = "(Answer with four short lines that rhyme.)"
-
-_LENGTHS = (
-    (IN_VERSE, re.compile(r"\b(?:write|make|tell|give|recite|invent)\b.*\bpoem\b", re.IGNORECASE)),
-    (
-        AT_LENGTH,
-        re.compile(
-            r"\b(?:tell|make up|write|invent|read)\b.*\b(?:story|tale)\b"
-            r"|\b(?:what|and then|what then) happened\b(?=.*\b(?:next|then|after)\b)"
-            r"|\bthen what happened\b|\b(?:go on|continue) with the story\b",
-            re.IGNORECASE,
-        ),
-    ),
-    (
-        IN_ORDER,
-        re.compile(
-            r"\bstep by step\b|\b(?:hour by hour|day by day)\b|\brecipe\b"
-            r"|\b(?:help|make|give|need|want|write|can|could|please)\b.*\bplan\b|^plan\b"
-            r"|\bhow (?:do|can|should|would) (?:i|you|we|one) (?!say\b|spell\b|pronounce\b|know\b"
-            r"|feel\b|do\b|like\b|look\b|think\b|get to\b|call\b|write\b)\w+"
-            r"|\bhow to (?!say\b|spell\b)\w+",
-            re.IGNORECASE,
-        ),
-    ),
-)
-"""Requests whose answer needs more than two sentences, and what the model is told then."""
-
-LONGEST_REQUEST = 200
-"""characters; a longer text is not asked in passing"""
-
 EXAMPLES = (
     ("I'm a bit tired today.", "I'm sorry that you're tired. Was it a long day?"),
     (
@@ -72,9 +40,6 @@ EXAMPLE_CLOCK = "(It is Friday, 6 June 2025, 08:41.)"
 """Stands before the first example as the time stands before a turn. Without it, a small model
 repeats the date of the first turn in its reply."""
 
-SPEAKABLE = r"root ::= [^\[\]{}<>*#`\n]*"
-"""The grammar of replies that can be spoken: no placeholders such as [date], lists or code."""
-
 
 def instruction(config: Config) -> str:
     """Return the user's instruction, with a request for one sentence where the preset wants it."""
@@ -91,24 +56,10 @@ def examples(config: Config) -> tuple[tuple[str, str], ...]:
 
     if config.brain.instruction != BrainConfig().instruction:
         return ()
-    short = config.generation.sampling().one_sentence
-    shown = [(words if short else with_length(words), reply) for words, reply in EXAMPLES]
     if not config.brain.clock:
-        return tuple(shown)
-    (words, reply), *others = shown
+        return EXAMPLES
+    (words, reply), *others = EXAMPLES
     return ((after_clock(EXAMPLE_CLOCK, words), reply), *others)
-
-
-def with_length(words: str) -> str:
-    """Return the user's words, with the length of the answer behind them if it needs a longer one.
-
-    A model that is told to be short says of a plan that it can help, and ends.
-    """
-    if len(words) > LONGEST_REQUEST:
-        return words
-    found = (length for length, form in _LENGTHS if form.search(words))
-    length = next(found, "")
-    return f"{words.strip()}\n{length}" if length else words
 
 
 RUNS = ((5, 3), (10, 2))

@@ -16,8 +16,6 @@ from voxtui.serve.openai_types import HttpError
 from voxtui.serve.page import PAGE_PATHS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 OPEN_PATHS = ("/healthz", *PAGE_PATHS)
@@ -66,11 +64,8 @@ class AccessControl:
         app: ASGIApp,
         token: str | None,
         hosts: frozenset[str],
-        drain: Callable[[], Coroutine[object, object, None]],
         client_keys: ClientKeys[Any],
     ) -> None:
-        self.drain = drain
-        """waits until what has begun on WebSockets has ended"""
         self._app = app
         self._token = token
         self._client_keys = client_keys

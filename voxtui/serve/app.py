@@ -53,8 +53,8 @@ def chat_model_of(config: Config, brain: str) -> str:
 
 def build_app(
     config: Config, pool: Pool, brain: str, token: str | None, hosts: frozenset[str]
-) -> AccessControl:
-    """Return the ASGI application.
+) -> tuple[AccessControl, Calls]:
+    """Return the ASGI application, and the sessions that end before it does.
 
     `brain` names the one that recognises. Each request needs the key `token`; None: no key.
     `hosts`: host names, besides addresses, that requests may be sent to.
@@ -116,10 +116,6 @@ def build_app(
     sessions = Sessions(pool, config, default, client_keys, metrics)
     calls = Calls(sessions, config.serve.host)
 
-    async def drain() -> None:
-        await sessions.drain()
-        await calls.drain()
-
     app = Starlette(
         routes=[
             *page_routes(),
@@ -151,4 +147,4 @@ def build_app(
         ],
         exception_handlers={HTTPException: http_error, 500: bug},
     )
-    return AccessControl(app, token, hosts, drain, client_keys)
+    return AccessControl(app, token, hosts, client_keys), calls

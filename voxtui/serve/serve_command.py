@@ -63,8 +63,9 @@ def run(
     def note(sentence: str) -> None:
         click.echo(sentence, err=True)
 
-    if load is None:  # other models than ours take what they take
-        check_memory(config, note)
+    # Other models than ours take what they take.
+    if load is None and (sentence := check_memory(config)):
+        note(sentence)
     cert, private_key = _tls_files(config.serve)
     with bound(config.serve) as listener:  # before the models load: the port may be in use
         note("Loading the models.")
@@ -72,7 +73,9 @@ def run(
             brain = recognising_brain(config)
             model = model_name(config, brain)
             token, is_new = key(config.serve)
-            app = build_app(config, pool, brain, token, frozenset({config.serve.host.lower()}))
+            app, calls = build_app(
+                config, pool, brain, token, frozenset({config.serve.host.lower()})
+            )
             server = AnnouncingServer(
                 uvicorn.Config(
                     app,
@@ -91,18 +94,18 @@ def run(
                     ssl_certfile=cert,
                     ssl_keyfile=private_key,
                 ),
+                calls,
                 lambda: _announce(config, listener, model, token if is_new else None),
-                app.drain,
             )
             with suppress(KeyboardInterrupt):  # uvicorn has drained and raises it again
                 server.run(sockets=[listener])
 
 
-def check_memory(config: Config, note: Callable[[str], object]) -> None:
-    """Say what memory several sessions take. Raises InputError if there is not enough."""
+def check_memory(config: Config) -> str:
+    """Return what memory several sessions take. Raises InputError if there is not enough."""
     sessions, each = config.serve.sessions, SESSION_GB.get(recognising_brain(config))
     if sessions == 1 or each is None:
-        return
+        return ""
     needed, free = sessions * each, free_gb()
     there = "" if free is None else f"; {free:.1f} GB are free"
     if free is not None and needed > free:
@@ -110,7 +113,7 @@ def check_memory(config: Config, note: Callable[[str], object]) -> None:
             f"{sessions} sessions take about {needed:.1f} GB of memory{there}.",
             f"--sessions {max(1, int(free / each))} fits.",
         )
-    note(f"{sessions} sessions take about {needed:.1f} GB of memory{there}.")
+    return f"{sessions} sessions take about {needed:.1f} GB of memory{there}."
 
 
 def free_gb() -> float | None:

@@ -7,11 +7,15 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
 from anyio import to_thread
+
+if TYPE_CHECKING:
+    from voxtui.serve.realtime.calls import Calls
 
 DRAIN_SECONDS = 8
 """Time for the answers in progress, after a request to stop."""
@@ -21,7 +25,7 @@ LAST_SECONDS = 9.5
 
 
 class AnnouncingServer(uvicorn.Server):
-    """Calls `announce` once it accepts connections, and awaits `drain` before it closes them.
+    """Calls `announce` once it accepts connections, and lets `calls` end before it closes them.
 
     uvicorn itself lets an HTTP answer end, but closes a WebSocket at once.
     """
@@ -29,12 +33,12 @@ class AnnouncingServer(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
+        calls: Calls,
         announce: Callable[[], None],
-        drain: Callable[[], Coroutine[object, object, None]],
     ) -> None:
         super().__init__(config)
+        self._calls = calls
         self._announce = announce
-        self._drain = drain
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         # The pool limits the requests. With anyio's 40 threads the 41st stream would wait.
@@ -47,7 +51,7 @@ class AnnouncingServer(uvicorn.Server):
         for server in self.servers:
             server.close()  # accept no more connections
         began = time.monotonic()
-        await self._drain()
+        await self._calls.drain()
         left = math.ceil(DRAIN_SECONDS - (time.monotonic() - began))
         self.config.timeout_graceful_shutdown = max(1, left)
         await super().shutdown(sockets=sockets)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from voxtui.dialogue.data import ToolCall
     from voxtui.dialogue.protocols import SkillRequest
-    from voxtui.skills.timer_store import Entries, Reminder, Timer
 
 LOOK_SECONDS = 1.0
 """Interval at which the files are checked, because another voxtui may change them."""
@@ -53,7 +52,7 @@ class AssistantSkills:
         from voxtui.skills.ringing import Ringing
         from voxtui.skills.timer_store import Entries, TimerStore
 
-        self._kept = TimerStore(folder)
+        self._store = TimerStore(folder)
         self._rings = rings
         self._emit: Callable[[Event], object] = lambda event: None
         self.now = now
@@ -130,7 +129,7 @@ class AssistantSkills:
                 return _QUIET_AGAIN
             case change:
                 try:
-                    said = carry_out(change, self._kept, now)
+                    said = carry_out(change, self._store, now)
                     return f"{said} {_RINGS_IF_OPEN}" if self._unheard(said) else said
                 except InputError as error:
                     return f"That cannot be kept. {error}"
@@ -174,7 +173,8 @@ class AssistantSkills:
 
         again = self._ringing.entries or self._ringing.stopped
         until = utc(self.now()) + timedelta(seconds=seconds)
-        self._kept.change(lambda entries: snoozed(entries, again, until))
+        with self._store.changing() as change:
+            change.entries = snoozed(change.entries, again, until)
         self._changed.set()
         return snooze_sentence(again, seconds)
 
@@ -188,7 +188,7 @@ class AssistantSkills:
         """Return True if something was set that no running voxtui will ring."""
         if self._rings or not said.startswith(("Your", "I will")):
             return False
-        lock = self._kept.try_to_ring()
+        lock = self._store.try_to_ring()
         if lock is not None:
             lock.release()
         return lock is not None
@@ -223,7 +223,7 @@ class AssistantSkills:
             now = utc(self.now())
             due = self._entries.next_due
             if (due is not None or self._ringing.entries) and self._lock is None:
-                self._lock = self._kept.try_to_ring()
+                self._lock = self._store.try_to_ring()
             if self._lock is None:
                 return LOOK_SECONDS
             self._announce(due, now)
@@ -244,10 +244,10 @@ class AssistantSkills:
             return LOOK_SECONDS
 
     def _read(self) -> None:
-        seen = self._kept.signature()
+        seen = self._store.signature()
         if seen == self._seen:
             return
-        self._seen, self._entries = seen, self._kept.read()
+        self._seen, self._entries = seen, self._store.read()
         stored = {*self._entries.timers, *self._entries.reminders}
         if self._ringing.entries and not stored.intersection(self._ringing.entries):
             self._end_ringing()  # it was stopped, snoozed or cancelled, here or elsewhere
@@ -271,13 +271,8 @@ class AssistantSkills:
         from voxtui.skills.requests import due_sentence
         from voxtui.skills.ringing import LATE_SECONDS, ring_due
 
-        rung: list[tuple[Timer | Reminder, timedelta]] = []
-
-        def mark(entries: Entries) -> Entries:
-            after, rung[:] = ring_due(entries, now)
-            return after
-
-        self._kept.change(mark)
+        with self._store.changing() as change:
+            change.entries, rung = ring_due(change.entries, now)
         rings = [entry for entry, late in rung if late.total_seconds() < LATE_SECONDS]
         if rings:
             self._ringing.add(rings, now)
@@ -319,7 +314,8 @@ class AssistantSkills:
         rang = self._ringing.entries
         if snooze:
             self._snooze(SNOOZE_SECONDS)
-        elif rang:
-            self._kept.change(lambda entries: without(entries, rang))
-        if missed:
-            self._kept.change(without_missed)
+        with self._store.changing() as change:
+            if rang and not snooze:
+                change.entries = without(change.entries, rang)
+            if missed:
+                change.entries = without_missed(change.entries)

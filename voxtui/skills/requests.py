@@ -34,37 +34,35 @@ def acts(request: Request) -> bool:
     return not asks and not isinstance(request, ListReminders)
 
 
-def carry_out(request: Request, kept: TimerStore, now: datetime) -> str:
+def carry_out(request: Request, store: TimerStore, now: datetime) -> str:
     """Do what `request` asks at the local time `now`; return the sentence about it.
 
     Raises InputError if the files cannot be used.
     """
-    said = ""
-
-    def change(entries: Entries) -> Entries:
-        nonlocal said
-        match request:
-            case TimerRequest(Do.START):
-                after, said = _start(request, entries, utc(now))
-            case TimerRequest(Do.STATUS):
-                after, said = entries, _status(request.which, entries, utc(now))
-            case TimerRequest():
-                after, said = _change_timers(request, entries, utc(now))
-            case NewReminder():
-                after, said = _remind(request, entries, now)
-            case ListReminders():
-                after, said = entries, _list(entries, now)
-            case CancelReminder():
-                after, said = _cancel_reminders(request, entries)
-        return after
-
     try:
-        kept.change(change)
+        with store.changing() as change:
+            change.entries, sentence = _carried_out(request, change.entries, now)
+        return sentence
     except _Refused as refused:
         return str(refused)
     except (OverflowError, ValueError):  # the latter from Timer and Reminder
         return "That is too late: a calendar ends with the year 9999."
-    return said
+
+
+def _carried_out(request: Request, entries: Entries, now: datetime) -> tuple[Entries, str]:
+    match request:
+        case TimerRequest(Do.START):
+            return _start(request, entries, utc(now))
+        case TimerRequest(Do.STATUS):
+            return entries, _status(request.which, entries, utc(now))
+        case TimerRequest():
+            return _change_timers(request, entries, utc(now))
+        case NewReminder():
+            return _remind(request, entries, now)
+        case ListReminders():
+            return entries, _list(entries, now)
+        case CancelReminder():
+            return _cancel_reminders(request, entries)
 
 
 def due_sentence(entry: Timer | Reminder, late: timedelta) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -109,6 +110,13 @@ class Entries(msgspec.Struct, frozen=True):
         return tuple(sorted((*timers, *reminders), key=lambda one: one.ends or float("inf")))
 
 
+@dataclass(slots=True)
+class Change:
+    """The entries while a process changes them."""
+
+    entries: Entries
+
+
 T = TypeVar("T")
 
 
@@ -125,31 +133,27 @@ class TimerStore:
             tuple(_read(self._timers, list[Timer])), tuple(_read(self._reminders, list[Reminder]))
         )
 
-    def change(self, change: Callable[[Entries], Entries]) -> Entries:
-        """Apply `change` to the entries, write what it changed, and return the result.
+    @contextmanager
+    def changing(self) -> Generator[Change]:
+        """Yield the entries to be changed, and write what was changed at the end.
 
         Other processes wait meanwhile. Raises InputError.
         """
-        with self._locked():
+        lock = _acquire(self._folder / "timers.lock", timeout_s=-1)
+        try:
             before = self.read()
-            after = change(before)
+            yield (change := Change(before))
+            after = change.entries
             if after.timers != before.timers:
                 _write(self._timers, after.timers)
             if after.reminders != before.reminders:
                 _write(self._reminders, after.reminders)
-            return after
+        finally:
+            lock.release()
 
     def signature(self) -> object:
         """Return a value that differs after any change of the files."""
         return _stat(self._timers), _stat(self._reminders)
-
-    @contextmanager
-    def _locked(self) -> Generator[None]:
-        lock = _acquire(self._folder / "timers.lock", timeout_s=-1)
-        try:
-            yield
-        finally:
-            lock.release()
 
     def try_to_ring(self) -> BaseFileLock | None:
         """Make this process the one that rings. Return its lock; None: another process rings.

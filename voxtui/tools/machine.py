@@ -25,6 +25,12 @@ _MACHINE = rf"{_MY} (?:computer|machine|laptop|pc|mac|system)"
 _HERE = rf"(?: (?:on|in|of) {_MACHINE})?(?: (?:right )?now| at the moment)?"
 _DISK = r"(?:disks?|hard (?:disk|drive)|drive|ssd|disk space)"
 
+_OF_ONES_OWN = (
+    r"^(?!\W*(?:what (?:does|do|did)|what(?:'s| is| are) (?:an?|the (?:difference|best|meaning))"
+    r"|why|who|how (?:do|did|should)|how does an?|should|my|our|his|her)\b).*"
+)
+"""No general question, such as what memory means, and no report, as of a phone that is full."""
+
 
 def machine_tools() -> tuple[Tool, ...]:
     return (
@@ -60,7 +66,8 @@ def machine_tools() -> tuple[Tool, ...]:
         _question(
             "uptime", "how long this computer has been on", lambda cancelled: uptime(),
             "Since when has my machine been on?",
-            (r"\buptime\b", rf"\b{_MACHINE}\b.*\b(?:running|on|up|started|rebooted)\b"),
+            (r"\buptime\b", rf"\b{_MACHINE}\b.*\b(?:running|on|up|started|rebooted)\b",
+             rf"\b(?:restart|reboot|start|switch|turn)(?:ed)?\b.*\b{_MACHINE}\b"),
             rf"how long has {_MACHINE} been (?:running|on|up|switched on)(?: for)?",
             rf"how long is {_MACHINE} (?:running|on|up)",
             r"what is (?:my|the) uptime",
@@ -91,7 +98,7 @@ def _question(
         line,
         lambda arguments, cancelled: look(cancelled),
         examples=((example, "{}"),),
-        triggers=triggers,
+        triggers=tuple(f"{_OF_ONES_OWN}{trigger}" for trigger in triggers),
         timeout_s=COMMAND_SECONDS + 1,
         rule=lambda words: "{}" if whole.fullmatch(plain(words)) else None,
     )

@@ -24,8 +24,8 @@ HEAD = "# Notes of voxtui. One a line; edit them as you like.\n\n"
 
 _NOTE = whole_requests(
     r"(?:remember|don't forget|memori[sz]e)(?: that|:) (?P<a>.+)",
-    r"(?:make|take|write|leave)(?: me)? (?:a|another) note(?: that| of|:) (?P<b>.+)",
-    r"(?:note|write|jot)(?: down)?(?: that|:) (?P<c>.+)",
+    r"(?:make|take|write|leave)(?: me)? (?:a|another) note(?: that| of|:|,) (?P<b>.+)",
+    r"(?:note|write|jot)(?: down(?: that|:|,)| that|:) (?P<c>.+)",
     r"(?:add|put) (?P<d>.+) (?:to|in|into|on) my notes",
     r"(?:add|put) (?:to|in|into|on) my notes(?: that|:)? (?P<e>.+)",
 )
@@ -50,6 +50,7 @@ class Query(msgspec.Struct, forbid_unknown_fields=True):
 
 def note_in(words: str) -> str | None:
     """Return the call that `remember that …` asks for, else None. Only an order is one."""
+    words = re.sub(r"(?i),? (?:would|could|will|can) you\?\s*$", "", words)
     orders = not words.rstrip().endswith("?") or re.match(
         r"(?i)(?:could|would|will|can) you ", words
     )

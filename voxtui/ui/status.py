@@ -290,7 +290,9 @@ class Status:
         self._bar.hint(hint, progress=bool(hint) and hint == self._reading)
 
     def show_reading(self, reading: PrefillProgress) -> None:
-        self._reading = "" if reading.ended else describe_reading(reading)
+        left = "" if reading.seconds_left is None else f", {reading.seconds_left:.0f} s left"
+        progress = f"{reading.done:,} of {reading.total:,} tokens read{left}"
+        self._reading = "" if reading.ended else progress
         if reading.seconds_left:
             self.tokens_per_second = (reading.total - reading.done) / reading.seconds_left
         self.show_hint()
@@ -320,22 +322,15 @@ class Status:
                 return "Esc: stop"
             case State.SPEAKING if self._stalls:
                 return "The speaker takes no sound · Esc: stop"
-            case State.SPEAKING if mode is Mode.HANDS_FREE and not self._hears_over_an_answer:
+            case State.SPEAKING if (
+                mode is Mode.HANDS_FREE and not self._session.hears_over_an_answer
+            ):
                 return f"Not listening · {key}: talk over it · Esc: stop"
             case State.SPEAKING:
                 return f"{key}: talk over it · Esc: stop"
-
-    @property
-    def _hears_over_an_answer(self) -> bool:
-        return self._session.hears_over_an_answer
 
     def _recorded(self) -> str:
         """Return the seconds of speech so far, and near the end of a recording those left."""
         left = self._session.engine.seconds_left
         ending = left is not None and left <= ENDING_SECONDS
         return f"{self._turns.spoken_seconds:.1f} s{f', {left:.0f} s left' if ending else ''}  "
-
-
-def describe_reading(reading: PrefillProgress) -> str:
-    left = "" if reading.seconds_left is None else f", {reading.seconds_left:.0f} s left"
-    return f"{reading.done:,} of {reading.total:,} tokens read{left}"

@@ -22,9 +22,10 @@ from voxtui.brains.embedded.chat_process import ASK, USER, ChatRequest, chatml
 from voxtui.brains.embedded.chat_reply import ChatReply
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Heard, joined
-from voxtui.brains.prompting import EXAMPLES, IN_ORDER, examples
+from voxtui.brains.prompting import EXAMPLES, examples
+from voxtui.brains.reply_form import IN_VERSE, reply_form
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
-from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
+from voxtui.dialogue.protocols import DEFAULT_OPTIONS, PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import ForeignSpeech, ModelError
@@ -463,16 +464,34 @@ def test_a_manner_replaces_the_instruction_and_its_examples_and_limits_the_reply
     assert prompt == chatml("Be a pirate.", [("A note.", "Noted.")], "Hello.") + ASK
 
 
-def test_a_request_for_a_plan_carries_the_length_of_its_answer_also_later(brain: Scripted) -> None:
-    words = "Give me a plan for Sunday."
+def test_a_request_for_a_poem_carries_the_form_of_its_answer_also_later(brain: Scripted) -> None:
+    words = "Write a poem about the sea."
     first = asked(brain.brain, brain.chat, (), words)
-    assert first.endswith(f"{words}\n{IN_ORDER}{ASK}")
+    assert first.endswith(f"{words}\n{IN_VERSE}{ASK}")
     later = asked(brain.brain, brain.chat, past_turns(words), "Thanks.")
     assert later.startswith(first)  # nothing is evaluated again
     assert later.endswith(f"<|im_start|>user\nThanks.{ASK}")
     mine = ReplyOptions("Be a pirate.")
     list(brain.brain.reply(TurnRequest((), words, options=mine)))
-    assert IN_ORDER not in brain.chat.prompts[-1]
+    assert IN_VERSE not in brain.chat.prompts[-1]
+
+
+def test_a_reply_begins_with_its_opening_and_keeps_to_its_length(brain: Scripted) -> None:
+    form = reply_form("Give me a plan for Sunday.")
+    first, *others = replied(brain.brain, "Give me a plan for Sunday.")
+    assert brain.chat.prompts[-1].endswith(f"{ASK}{form.opening}")
+    assert brain.chat.grammars[-1] == form.grammar()
+    assert first.startswith(form.opening)
+    assert not any(form.opening in text for text in others)
+    free = replied(brain.brain, "Give me a plan for Sunday.", ReplyOptions("Be a pirate."))
+    assert not free[0].startswith(form.opening)
+    assert brain.chat.prompts[-1].endswith(ASK)
+
+
+def replied(brain: EmbeddedBrain, words: str, options: ReplyOptions = DEFAULT_OPTIONS) -> list[str]:
+    """Return the texts of the tokens of a reply to `words`."""
+    items = brain.reply(TurnRequest((), words, options=options))
+    return [item.text for item in items if isinstance(item, Token)]
 
 
 def past_turns(*texts: str) -> tuple[PastTurn, ...]:
@@ -522,9 +541,11 @@ def test_the_line_with_the_time_is_read_before_the_first_word_and_stays(brain: S
     reply = tuple(item for item in items if isinstance(item, Token))
     past = (PastTurn(said, "hello there", reply, clock=date),)
     answered = prompts[-1] + "".join(token.text for token in reply)
-    assert list(brain.brain.reply(TurnRequest(past, "Why?", options=ReplyOptions(clock=minute))))
+    assert list(
+        brain.brain.reply(TurnRequest(past, "Is it late?", options=ReplyOptions(clock=minute)))
+    )
     assert prompts[-1].startswith(answered.rstrip())
-    assert prompts[-1].endswith(f"{USER}{minute}\nWhy?{ASK}")
+    assert prompts[-1].endswith(f"{USER}{minute}\nIs it late?{ASK}")
 
 
 class Typing:
@@ -719,7 +740,7 @@ def test_the_engine_does_not_wait_while_the_utterance_is_copied(brain: Scripted)
 @pytest.mark.parametrize(
     ("options", "grammar"),
     [
-        (ReplyOptions(), None),
+        (ReplyOptions(), reply_form("Hello.").grammar()),
         (ReplyOptions("Be brief."), None),
         (ReplyOptions("Write code.", voice="none"), ""),
     ],

@@ -11,9 +11,15 @@ from tests.brains.conftest import small
 from tests.brains.embedded.scripted import ScriptedChat, ScriptedRecogniser
 from voxtui.brains.embedded.chat_process import ChatRequest, Llama
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
-from voxtui.brains.embedded.tool_prompt import grammar, result_line, tool_choice, tool_prefix
+from voxtui.brains.embedded.tool_prompt import (
+    CALL_TOKENS,
+    grammar,
+    result_line,
+    tool_choice,
+    tool_prefix,
+)
 from voxtui.dialogue.data import FinishedCall, Token, ToolCall, UserTranscript
-from voxtui.dialogue.protocols import ReplyOptions, TurnRequest
+from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.models.installed import model_file
 from voxtui.settings.schema import PRESETS
@@ -48,7 +54,7 @@ class Choosing(ScriptedChat):
     asked = 0
 
     def run(self, request: ChatRequest, on_prefilled, on_token) -> bool:
-        if request.grammar is None:
+        if request.max_tokens != CALL_TOKENS:
             return super().run(request, on_prefilled, on_token)
         self.asked += 1
         on_prefilled(1, 1)
@@ -176,6 +182,27 @@ def test_a_grammar_is_written_for_any_schema():
         assert "root ::=" in grammar((tool,), True)
         assert len(grammar((tool,), True)) < 50_000
         assert "!t {" in tool_prefix((tool,))
+
+
+def test_a_function_without_examples_is_shown_in_one_made_of_its_description():
+    schema = {"properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
+    prompt = tool_prefix((Tool("weather", "Get the weather.", None, json.dumps(schema)),))
+    assert "Get the weather: city Lima, days 7." in prompt
+    assert '!weather {"city": "Lima", "days": 7}' in prompt
+
+
+INJECTIONS = Path(__file__).parents[3] / "benchmarks" / "injections.json"
+
+
+def test_nothing_that_a_result_said_stands_in_a_question_about_tools():
+    """So no order in a result is obeyed by a later call, whatever the model makes of it."""
+    for result in json.loads(INJECTIONS.read_text()):
+        reply = (Token(result["text"].encode(errors="ignore").decode()),)
+        past = (PastTurn("What's the weather?", "What's the weather?", reply),)
+        words = "Tell me more about the lamp in the hall."
+        choice = tool_choice(past, words, OPTIONS)
+        assert choice is not None
+        assert choice == tool_choice((), words, OPTIONS)
 
 
 def test_a_result_is_cut_for_a_small_model():

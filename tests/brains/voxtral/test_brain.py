@@ -150,7 +150,8 @@ def test_the_prompt_of_a_transcription_is_that_of_the_processor(
     directory: Path, oracle: Oracle, language: str | None
 ) -> None:
     samples = sound(1.0)
-    ours = transcription(Tekken(directory).encode, PromptClip(0, samples), language)
+    spoken = Tekken(directory).encode(f"lang:{language}") if language else []
+    ours = transcription(PromptClip(0, samples), spoken)
     theirs = oracle.processor.apply_transcription_request(
         audio=samples, model_id="any", language=language, sampling_rate=SAMPLE_RATE, format=["WAV"]
     )
@@ -251,7 +252,7 @@ def test_a_transcription_equals_generate(
 ) -> None:
     said = utterance(2.0, 6)
     samples = without_trailing_zeros(said.samples)
-    prompt = token_ids(transcription(Tekken(directory).encode, PromptClip(0, samples), None))
+    prompt = token_ids(transcription(PromptClip(0, samples)))
     ours = ids(tuple(brain.transcribe(said, Flag())))
     assert ours == oracle.reply(prompt, [samples], tokens=max(len(ours), 1))[: len(ours)]
     assert ours

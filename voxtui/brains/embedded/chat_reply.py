@@ -14,6 +14,7 @@ from msgspec import structs
 
 from voxtui.brains.embedded.chat_process import ChatRequest
 from voxtui.brains.embedded.tool_prompt import CALL_TOKENS, ToolChoice
+from voxtui.brains.reply_form import FREE, ReplyForm
 from voxtui.brains.speculation import Speculation
 from voxtui.dialogue.data import ToolCall
 
@@ -49,6 +50,7 @@ class ChatReply(Speculation[str]):
 
     `choice`: first the model is asked which tool to call; a call takes the place of the tokens.
     `settled`, a beginning of the prompt, is evaluated at once, the rest only from `due_at` on.
+    The first token holds the opening of `form`, too.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class ChatReply(Speculation[str]):
         due_at: float = 0.0,
         progress: Callable[[int, int], object] = lambda done, total: None,
         choice: ToolChoice | None = None,
+        form: ReplyForm = FREE,
     ) -> None:
         asked = choice and choice.prompt
         key = request.prompt, request.max_tokens, request.json_schema, asked
@@ -67,6 +70,7 @@ class ChatReply(Speculation[str]):
         self.call: ToolCall | None = None
         """the call that the model has chosen; only a turn may run it"""
         self._choice = choice
+        self._form = form
         self.prefilled_at: float | None = None
         self.prompt_tokens = self.call_tokens = 0
         self._chat = chat
@@ -104,11 +108,13 @@ class ChatReply(Speculation[str]):
             return not wanted()
 
         def on_token(text: str) -> bool:
-            self.add(text)
+            self.add(text if self.computed else f"{self._form.opening}{text}")
             return not wanted()
 
         def run(prompt: str, max_tokens: int, ignore_end: bool = False) -> bool:
             texts = self.computed
+            begun, form = "".join(texts), self._form
+            grammar = form.grammar(begun) if form.most and not ignore_end else None
             # Another seed, because the numbers of the first run have chosen the tokens so far.
             sampling = self._request.sampling
             sampling = structs.replace(sampling, seed=sampling.seed + len(texts))
@@ -116,10 +122,11 @@ class ChatReply(Speculation[str]):
             try:
                 request = replace(
                     self._request,
-                    prompt=prompt + "".join(texts),
+                    prompt=prompt + (begun or form.opening if max_tokens else ""),
                     sampling=sampling,
                     max_tokens=max_tokens,
                     ignore_end=ignore_end,
+                    grammar=self._request.grammar if grammar is None else grammar,
                 )
                 ended = self._chat.run(request, on_prefilled, on_token)
             finally:

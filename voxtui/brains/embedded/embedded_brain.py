@@ -30,14 +30,8 @@ from voxtui.brains.embedded.tool_prompt import (
     tool_prefix,
 )
 from voxtui.brains.embedded.whisper import choose
-from voxtui.brains.prompting import (
-    SPEAKABLE,
-    after_clock,
-    examples,
-    instruction,
-    until_repeated,
-    with_length,
-)
+from voxtui.brains.prompting import after_clock, examples, instruction, until_repeated
+from voxtui.brains.reply_form import FREE, SPEAKABLE, ReplyForm, reply_form, with_note
 from voxtui.brains.speculation import SpeculationThread
 from voxtui.dialogue.data import Token, ToolCall, UserTranscript, Utterance
 from voxtui.dialogue.listening.name import after_name
@@ -204,8 +198,8 @@ class EmbeddedBrain:
         pause = 0.0 if text.endswith(SENTENCE_ENDS) else TYPING_PAUSE_SECONDS
         due_at = time.monotonic() + pause
         prompt, tokens = self._question(past, text, options), self._most_tokens(options)
-        choice = tool_choice(past, text, options)
-        self._request(prompt, tokens, request.cancelled, settled, due_at, options, choice)
+        choice, form = tool_choice(past, text, options), self._form(past, text, options)
+        self._request(prompt, tokens, request.cancelled, settled, due_at, options, choice, form)
 
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         user_input, timestamps = request.user_input, request.timestamps
@@ -228,7 +222,7 @@ class EmbeddedBrain:
             self._abandon()
             raise
         words = (after_name(words, name) if name else None) or words
-        past, options, choice = request.past, request.options, None
+        past, options, choice, form = request.past, request.options, None, FREE
         if request.calls:
             looked = PastTurn(words, None, (Token(LOOKING),), clock=options.clock)
             results = result_line(request.calls)
@@ -236,9 +230,11 @@ class EmbeddedBrain:
             prompt += ASK + self._opening
         else:
             prompt = self._question(past, words, options)
-            choice = tool_choice(past, words, options)
+            choice, form = tool_choice(past, words, options), self._form(past, words, options)
         schema, most = options.json_schema, self._most_tokens(options)
-        reply = self._request(prompt, most, request.cancelled, options=options, choice=choice)
+        reply = self._request(
+            prompt, most, request.cancelled, options=options, choice=choice, form=form
+        )
         self._ahead = None
         texts = reply.tokens() if schema else until_repeated(reply.tokens())
         for number, text in enumerate(texts):
@@ -289,10 +285,13 @@ class EmbeddedBrain:
             prompt = self._question(live.past, text, live.options)
             tokens = self._most_tokens(live.options)
             choice = tool_choice(live.past, text, live.options)
+            form = self._form(live.past, text, live.options)
         else:
             prompt, tokens = self._prompt(live.past, text.rpartition(" ")[0], live.options), 0
-            choice = None
-        self._request(prompt, tokens, live.cancelled, options=live.options, choice=choice)
+            choice, form = None, FREE
+        self._request(
+            prompt, tokens, live.cancelled, options=live.options, choice=choice, form=form
+        )
 
     def _request(
         self,
@@ -303,6 +302,7 @@ class EmbeddedBrain:
         due_at: float = 0.0,
         options: ReplyOptions = DEFAULT_OPTIONS,
         choice: ToolChoice | None = None,
+        form: ReplyForm = FREE,
     ) -> ChatReply:
         # A client's own instruction may ask for lists or code, unless the reply is spoken.
         free = options.instruction is not None and options.voice == "none"
@@ -310,7 +310,7 @@ class EmbeddedBrain:
             prompt, self._sampling, max_tokens, json_schema=options.json_schema,
             grammar="" if free else None,
         )  # fmt: skip
-        reply = self._reply(request, cancelled, settled, due_at, choice)
+        reply = self._reply(request, cancelled, settled, due_at, choice, form)
         if self._ahead is not None:
             reply.follow(self._ahead)
         self._ahead = self._loaded().request(reply)
@@ -323,8 +323,11 @@ class EmbeddedBrain:
         settled: str = "",
         due_at: float = 0.0,
         choice: ToolChoice | None = None,
+        form: ReplyForm = FREE,
     ) -> ChatReply:
-        return ChatReply(self._chat, request, cancelled, settled, due_at, self._progress, choice)
+        return ChatReply(
+            self._chat, request, cancelled, settled, due_at, self._progress, choice, form
+        )
 
     def _loaded(self) -> SpeculationThread:
         if self._replies is None:
@@ -351,9 +354,17 @@ class EmbeddedBrain:
         return self._prompt(past, self._complete(words, options), options) + ASK + self._opening
 
     def _complete(self, words: str, options: ReplyOptions) -> str:
-        """Return a user's complete words, with a note on the length where our instruction holds."""
-        ours = self._examples and options.instruction is None and not self._sampling.one_sentence
-        return with_length(words) if ours else words
+        """Return a user's complete words, with a note on the form where our instruction holds."""
+        return with_note(words) if self._has_form(options) else words
+
+    def _form(self, past: Past, words: str, options: ReplyOptions) -> ReplyForm:
+        if not self._has_form(options):
+            return FREE
+        return reply_form(words, [turn.user_text for turn in past if not turn.attached])
+
+    def _has_form(self, options: ReplyOptions) -> bool:
+        ours = self._examples and options.instruction is None and not options.json_schema
+        return bool(ours) and not self._sampling.one_sentence
 
     def _most_tokens(self, options: ReplyOptions) -> int:
         return options.limit(self._sampling.max_new_tokens)

@@ -52,6 +52,7 @@ from voxtui.errors import ModelError
 if TYPE_CHECKING:
     from voxtui.brains.voxtral.fast_path import FastPath
     from voxtui.brains.voxtral.generate import ReplyGenerator
+    from voxtui.models.catalogue import Model
     from voxtui.settings.schema import Config
 
 AHEAD_TOKENS = 8
@@ -106,8 +107,8 @@ class SpokenUtterance:
 class VoxtralBrain:
     """The checkpoint in `directory`: config.json, safetensors, tekken.json.
 
-    `notify` gets a sentence for each setting that this machine cannot follow. `download` runs
-    before the loading; it reports the bytes so far and the bytes of all files.
+    `notify` gets a sentence for each setting that this machine cannot follow. `fetches` is
+    downloaded before the loading.
     """
 
     name = "voxtral"
@@ -116,12 +117,12 @@ class VoxtralBrain:
     def __init__(
         self, config: Config, directory: Path,
         notify: Callable[[str], object] = lambda sentence: None,
-        download: Callable[[Callable[[int, int], object]], object] | None = None,
+        fetches: Model | None = None,
     ) -> None:  # fmt: skip
         self._config = config
         self._directory = directory
         self._notify = notify
-        self._download = download
+        self._fetches = fetches
         self._sampling = config.generation.sampling()
         self._reply_language = ReplyLanguage(config.brain.language)
         self.instruction = instruction(config)
@@ -151,8 +152,8 @@ class VoxtralBrain:
     # Start-up.
 
     def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
-        if self._download is not None:
-            self._fetch(self._download, progress)
+        if self._fetches is not None:
+            self._fetch(self._fetches, progress)
         report_while(progress, "Voxtral", lambda stopping: self._load())
         self._reply_language.warm_up()
         self._thread.start()
@@ -162,9 +163,9 @@ class VoxtralBrain:
             if self.fast_path:
                 report_while(progress, "warming up", self._rehearse)
 
-    def _fetch(
-        self, download: Callable[[Callable[[int, int], object]], object], progress: Progress
-    ) -> None:
+    def _fetch(self, model: Model, progress: Progress) -> None:
+        from voxtui.models.download import download
+
         done: float | None = None
 
         def run(stopping: Flag) -> None:
@@ -174,7 +175,7 @@ class VoxtralBrain:
                 if stopping.is_set():
                     raise InterruptedError
 
-            download(on_bytes)
+            download(model, "auto", on_bytes)
 
         report_while(progress, f"fetching {self._directory.name}", run, lambda: done)
 
@@ -329,8 +330,9 @@ class VoxtralBrain:
         def work() -> Generator[int | None, None, None]:
             with self._conversation.passing():  # no part of a long file is needed again
                 clip = self._conversation.clip(utterance)
-                language = self._config.brain.language or None
-                prompt = transcription(self.tekken.encode, clip, language)
+                language = self._config.brain.language
+                spoken = self.tekken.encode(f"lang:{language}") if language else ()
+                prompt = transcription(clip, spoken)
                 yield from self.transcriber.reply(prompt, [clip], most)
 
         text = Detokenizer(self.tekken)

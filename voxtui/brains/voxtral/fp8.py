@@ -126,7 +126,7 @@ class AccuracyCheck:
         sampler = Sampler(decoder.head.shape[0], EOS, decoder.embedding.device)
         loop = ReplyGenerator(decoder, embedder, sampler, CAPACITY)
         for clip in packaged_clips():
-            prompt = transcription(lambda text: [], clip, None)
+            prompt = transcription(clip)
             written = [
                 token
                 for token in loop.reply(prompt, [clip], TRANSCRIPT_TOKENS)

@@ -91,40 +91,38 @@ def chat(
     The model refuses a system prompt together with audio, so the instruction is the text before
     the first audio, and the line with the time is the text before each.
     """
-    parts: list[Iterable[int]] = [[BOS]]
+    parts: list[str | Iterable[int]] = [[BOS]]
     before = instruction
     for exchange in past:
         if exchange.user_input != "":
-            parts.append(_user(encode, before, exchange.clock, exchange.user_input))
+            parts += _user(before, exchange.clock, exchange.user_input)
             before = ""
         if exchange.reply:
             parts += [exchange.reply, [EOS]]
     if user_input is not None:
-        parts.append(_user(encode, before, clock, user_input))
+        parts += _user(before, clock, user_input)
     else:
-        parts.append(_before_audio(encode, before, clock))
-    return list(chain.from_iterable(parts))
+        parts += _before_audio(before, clock)
+    ids = (encode(part) if isinstance(part, str) else part for part in parts if part != "")
+    return list(chain.from_iterable(ids))
 
 
-def _user(
-    encode: Callable[[str], list[int]], before: str, clock: str, user_input: PromptClip | str
-) -> Iterable[int]:
+def _user(before: str, clock: str, user_input: PromptClip | str) -> list[str | Iterable[int]]:
     if isinstance(user_input, str):
-        return [INST, *encode(paragraphs(before, after_clock(clock, user_input))), END_INST]
-    return chain(_before_audio(encode, before, clock), user_input.prompt_ids(), [END_INST])
+        return [[INST], paragraphs(before, after_clock(clock, user_input)), [END_INST]]
+    return [*_before_audio(before, clock), user_input.prompt_ids(), [END_INST]]
 
 
-def _before_audio(encode: Callable[[str], list[int]], before: str, clock: str) -> PromptIds:
-    text = paragraphs(before, clock)
-    return [INST, *(encode(text) if text else []), BEGIN_AUDIO]
+def _before_audio(before: str, clock: str) -> list[str | Iterable[int]]:
+    return [[INST], paragraphs(before, clock), [BEGIN_AUDIO]]
 
 
-def transcription(
-    encode: Callable[[str], list[int]], clip: PromptClip, language: str | None
-) -> PromptIds:
-    """Return the prompt for a transcript. Without `language` the model detects it."""
-    tail = encode(f"lang:{language}") if language else []
-    return [BOS, INST, BEGIN_AUDIO, *clip.prompt_ids(), END_INST, *tail, TRANSCRIBE]
+def transcription(clip: PromptClip, language: Sequence[int] = ()) -> PromptIds:
+    """Return the prompt for a transcript. Without the tokens of a `language` the model detects it.
+
+    They are those of `lang:es`.
+    """
+    return [BOS, INST, BEGIN_AUDIO, *clip.prompt_ids(), END_INST, *language, TRANSCRIBE]
 
 
 class Tekken:

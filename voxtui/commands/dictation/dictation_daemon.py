@@ -286,7 +286,9 @@ class DictationDaemon:
                 message = _message(connection)
                 if message is None:
                     continue
-                self._clear_listener()
+                if self._listener and self._listener.over and self._recording:
+                    self._recording.join()
+                    self._recording = self._listener = None
                 stale = self._recording is None and message.settings != self._fingerprint
                 if not stale and message.order == "listen":
                     self._listen(connection.dup(), message.seconds)
@@ -315,11 +317,6 @@ class DictationDaemon:
         if self._recording is not None:
             self._stop()
         self._loaded.close()
-
-    def _clear_listener(self) -> None:
-        if self._listener and self._listener.over and self._recording:
-            self._recording.join()
-            self._recording = self._listener = None
 
     def _listen(self, connection: socket.socket, seconds: float) -> None:
         if self._recording is not None:

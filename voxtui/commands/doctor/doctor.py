@@ -350,18 +350,14 @@ def _terminal() -> Iterator[Finding]:
         yield Finding(
             "note", "terminal: none that can show the screen", "voxtui --plain needs none."
         )
-    yield Finding("ok", f"colours: {_colours()}")
+    count = colours()
+    yield Finding("ok", f"colours: {'16 million' if count == 1 << 24 else count}")
     releases = reports_key_release()
     if releases is not None:
         yield _talk_key(releases)
     encoding = sys.stdout.encoding
     if encoding.lower().replace("-", "") != "utf8":
         yield Finding("note", f"terminal: its encoding is {encoding}", "export LANG=C.UTF-8")
-
-
-def _colours() -> str:
-    count = colours()
-    return "16 million" if count == 1 << 24 else f"{count}"
 
 
 def _talk_key(releases: bool) -> Finding:

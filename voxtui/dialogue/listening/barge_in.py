@@ -33,13 +33,10 @@ class VoiceBargeIn:
             self._detector.reset()
         vad = self._config.current.vad
         probability = self._detector.probability(frame)
-        speech = probability >= vad.threshold and not _is_faint(frame)
+        loud = float(frame.samples @ frame.samples) >= len(frame.samples) * FAINT**2
+        speech = probability >= vad.threshold and loud
         self._spoken_s = self._spoken_s + probability * FRAME_SECONDS if speech else 0.0
         if self._spoken_s * 1000 < vad.interrupt_ms:
             return False
         self._spoken_s = 0.0
         return True
-
-
-def _is_faint(frame: Frame) -> bool:
-    return float(frame.samples @ frame.samples) < len(frame.samples) * FAINT**2

@@ -69,7 +69,8 @@ class Calls:
         return Response()
 
     async def drain(self) -> None:
-        """Wait until the calls that the sessions have ended are closed."""
+        """Let all sessions end, then wait until their calls are closed."""
+        await self._sessions.drain()
         if self._running:
             await asyncio.wait(self._running, timeout=HANG_UP_SECONDS)
 

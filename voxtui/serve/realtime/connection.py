@@ -24,12 +24,11 @@ from voxtui.serve.realtime.session_settings import SESSION_SECONDS, Json, Settin
 from voxtui.serve.realtime.wire_audio import MOST_WAITING, WireMicrophone, WireSpeaker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator
 
     from starlette.requests import HTTPConnection
 
     from voxtui.dialogue.data import Samples
-    from voxtui.dialogue.events import Event
     from voxtui.dialogue.timestamps import Turn
     from voxtui.serve.access import ClientKeys
     from voxtui.serve.metrics import Metrics
@@ -171,8 +170,7 @@ class Connection:
         self._draining = False
         self._closed = False
         """a `Close` was put into the queue"""
-        speaker = WireSpeaker(self._deliver, self._waiting)
-        self._engine = engine(sessions.config, parts, speaker, self._deliver)
+        self._engine = self._made_engine(parts)
         self._session = RealtimeSession(self._engine, sessions.config, settings, self)
 
     async def run(self) -> None:
@@ -253,8 +251,9 @@ class Connection:
     def _speaking(self) -> bool:
         return self._session.answering or (self.output is not None and self.output.playing)
 
-    def _waiting(self) -> int:
-        """Return the bytes of speech that the client has not taken yet. Any thread."""
+    @property
+    def waiting(self) -> int:
+        """The bytes of speech that the client has not taken yet. Any thread."""
         return self._queued if self.output is None else self.output.waiting
 
     def send(self, event: Json) -> None:
@@ -282,7 +281,7 @@ class Connection:
         self._begun.set()
         self._close(INTERNAL_ERROR)
 
-    def _deliver(self, event: SessionEvent) -> None:
+    def deliver(self, event: SessionEvent) -> None:
         """Take an event of any thread.
 
         After the beginning no state shows in the protocol, and each event that wakes the loop takes
@@ -293,15 +292,11 @@ class Connection:
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._session.take_event, event)
 
-
-def engine(
-    config: Config, parts: ModelSet, speaker: WireSpeaker, emit: Callable[[Event], object]
-) -> Engine:
-    """Return an engine on lent parts, with the wire as its microphone and speaker."""
-    assert parts.brain is not None
-    vad = replace(config.vad, hands_free=False, listen_while_speaking=False, name="")
-    models = Models(parts.detector, parts.brain, parts.voice, parts.overhearing, owned=False)
-    devices = Devices(WireMicrophone(), speaker)
-    return Engine(
-        models, replace(config, vad=vad), emit, devices, front_end=FrontEnd(captions=True)
-    )
+    def _made_engine(self, parts: ModelSet) -> Engine:
+        """Return an engine on lent parts, with the wire as its microphone and speaker."""
+        assert parts.brain is not None
+        config = self._sessions.config
+        vad = replace(config.vad, hands_free=False, listen_while_speaking=False, name="")
+        models = Models(parts.detector, parts.brain, parts.voice, parts.overhearing, owned=False)
+        devices, front_end = Devices(WireMicrophone(), WireSpeaker(self)), FrontEnd(captions=True)
+        return Engine(models, replace(config, vad=vad), self.deliver, devices, front_end=front_end)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from voxtui.dialogue.data import FinishedCall, Token, ToolCall
@@ -19,20 +18,22 @@ from voxtui.serve.realtime.protocol import (
     ResultItem,
     TruncateItem,
     item_of,
+    server_event,
 )
 from voxtui.serve.realtime.session_settings import invalid
 
 if TYPE_CHECKING:
     from voxtui.dialogue.engine import Engine
+    from voxtui.serve.realtime.output_buffer import Client
 
 MOST_ITEMS = 1000
 
 
 class Conversation:
-    """`emit` sends an event by its type and fields. The history of `engine` follows the items."""
+    """Shows its items to `client`. The history of `engine` follows them."""
 
-    def __init__(self, emit: Callable[..., object], engine: Engine) -> None:
-        self._emit = emit
+    def __init__(self, client: Client, engine: Engine) -> None:
+        self._client = client
         self._engine = engine
         self._items: list[Item] = []
         self._inserted = itertools.count(-1, -1)
@@ -62,7 +63,7 @@ class Conversation:
         self._items.insert(place, item)
         shown = item.as_json()
         for what in ("added", "done"):
-            self._emit(f"conversation.item.{what}", item=shown, previous_item_id=previous)
+            self._show(f"conversation.item.{what}", item=shown, previous_item_id=previous)
 
     def append(self, item: Item) -> None:
         """Add an item that its response shows."""
@@ -93,7 +94,7 @@ class Conversation:
 
     def retrieve(self, name: str) -> None:
         item = self._find(name, "item_retrieve_invalid_item_id")
-        self._emit("conversation.item.retrieved", item=item.as_json())
+        self._show("conversation.item.retrieved", item=item.as_json())
 
     def delete(self, name: str) -> Item:
         """Remove an item. Returns it."""
@@ -103,7 +104,7 @@ class Conversation:
         self._items.remove(item)
         if item.turn is not None:
             self._engine.post(RemovePart(item.turn, user=item.role == "user"))
-        self._emit("conversation.item.deleted", item_id=item.id)
+        self._show("conversation.item.deleted", item_id=item.id)
         return item
 
     def truncatable(self, event: TruncateItem) -> Item:
@@ -135,11 +136,14 @@ class Conversation:
             if item.turn == turn:
                 self._truncating.remove(waiting)
                 item.text = text
-                self._emit(
+                self._show(
                     "conversation.item.truncated",
                     item_id=item.id, content_index=0, audio_end_ms=ms,
                 )  # fmt: skip
                 return
+
+    def _show(self, kind: str, **fields: object) -> None:
+        self._client.send(server_event(kind, **fields))
 
     def _call(self, call_id: str) -> CallItem:
         """Return the call of an id. Raises HttpError."""

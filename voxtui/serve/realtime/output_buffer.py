@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from voxtui.audio.pcm import PcmStream
 from voxtui.audio.resampling import Resampler
+from voxtui.serve.realtime.protocol import server_event
 from voxtui.serve.realtime.session_settings import RATE
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
+    from voxtui.dialogue.timestamps import Turn
     from voxtui.serve.realtime.protocol import Item
+    from voxtui.serve.realtime.session_settings import Json
     from voxtui.serve.realtime.wire_audio import Sound
 
 TRACK_RATE = 48_000
@@ -24,6 +26,27 @@ TRACK_RATE = 48_000
 
 BLOCK = RATE // 100
 """Samples that change their rate at once, so that a long sound never holds the event loop."""
+
+
+class Client(Protocol):
+    """Carries events to the client. Used by the event loop's thread."""
+
+    @property
+    def output(self) -> OutputBuffer | None:
+        """What plays the answers over a track; None: the client gets their sound as events."""
+
+    @property
+    def calls_tools(self) -> bool:
+        """True if the brain calls tools."""
+        ...
+
+    def send(self, event: Json) -> None: ...
+
+    def answered(self, turn: Turn) -> None:
+        """Count an answer that has ended."""
+
+    def failed(self) -> None:
+        """Close the connection, because the engine has failed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -40,13 +63,11 @@ class _PlayedAnswer:
 
 
 class OutputBuffer:
-    """Plays answers one after the other. Used by the event loop's thread.
-
-    `report` is called with the name of the event, such as "started", and the response's id.
-    """
+    """Plays answers one after the other. Used by the event loop's thread."""
 
     def __init__(self) -> None:
-        self.report: Callable[[str, str], object] = lambda what, response_id: None
+        self.client: Client | None = None
+        """gets an event as an answer begins and ends to play"""
         self.waiting = 0
         """bytes that are not played yet; read by any thread"""
         self.begun = asyncio.Event()
@@ -82,7 +103,7 @@ class OutputBuffer:
         while filled < count and self._fill():
             answer, some = self._answers[0], self._ready[: count - filled]
             if not answer.played:
-                self.report("started", answer.response_id)
+                self._report("started", answer.response_id)
             taken[filled : filled + len(some)] = some
             filled += len(some)
             answer.played += len(some)
@@ -97,8 +118,13 @@ class OutputBuffer:
         self._answers.clear()
         self._ready = self._ready[:0]
         self.waiting = 0
-        self.report("cleared", answer.response_id)
+        self._report("cleared", answer.response_id)
         return answer.item, answer.played / TRACK_RATE
+
+    def _report(self, what: str, response_id: str) -> None:
+        if self.client is not None:
+            event = server_event(f"output_audio_buffer.{what}", response_id=response_id)
+            self.client.send(event)
 
     def _fill(self) -> bool:
         """Make samples ready. Returns False if there are none now."""
@@ -114,7 +140,7 @@ class OutputBuffer:
             elif answer.complete:
                 self._answers.popleft()
                 if answer.played:
-                    self.report("stopped", answer.response_id)
+                    self._report("stopped", answer.response_id)
             else:
                 return False  # the voice is late
         return True

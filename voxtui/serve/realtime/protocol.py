@@ -29,6 +29,11 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(10)}"
 
 
+def server_event(kind: str, **fields: object) -> Json:
+    """Return an event for the client."""
+    return {"type": kind, "event_id": new_id("event"), **fields}
+
+
 class _Event(msgspec.Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
     event_id: str | None = None
 

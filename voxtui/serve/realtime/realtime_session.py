@@ -12,7 +12,7 @@ from base64 import b64decode
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
@@ -42,8 +42,15 @@ from voxtui.serve.openai_types import SERVER, HttpError, usage
 from voxtui.serve.realtime import protocol
 from voxtui.serve.realtime.conversation_items import Conversation
 from voxtui.serve.realtime.input_buffer import InputBuffer
-from voxtui.serve.realtime.output_buffer import TRACK_RATE, OutputBuffer
-from voxtui.serve.realtime.protocol import CallItem, CreateResponse, Item, Response, new_id
+from voxtui.serve.realtime.output_buffer import TRACK_RATE, Client
+from voxtui.serve.realtime.protocol import (
+    CallItem,
+    CreateResponse,
+    Item,
+    Response,
+    new_id,
+    server_event,
+)
 from voxtui.serve.realtime.session_settings import (
     PREROLL_MS,
     RATE,
@@ -68,27 +75,6 @@ SHORTEST_COMMIT = 0.1
 NO_WORDS = "No words were recognised in this sound."
 
 SessionEvent: TypeAlias = Event | Sound
-
-
-class Client(Protocol):
-    """Carries events to the client. Used by the event loop's thread."""
-
-    @property
-    def output(self) -> OutputBuffer | None:
-        """What plays the answers over a track; None: the client gets their sound as events."""
-
-    @property
-    def calls_tools(self) -> bool:
-        """True if the brain calls tools."""
-        ...
-
-    def send(self, event: Json) -> None: ...
-
-    def answered(self, turn: Turn) -> None:
-        """Count an answer that has ended."""
-
-    def failed(self) -> None:
-        """Close the connection, because the engine has failed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -133,12 +119,12 @@ class RealtimeSession:
         self._client = client
         self._output = client.output
         if self._output is not None:
-            self._output.report = self._played
+            self._output.client = client
         self._id, self._conversation_id = new_id("sess"), new_id("conv")
         self._expires_at = int(time.time()) + SESSION_SECONDS
         self._begun = False
         self._phase: Idle | Hearing | Answering = Idle()
-        self._conversation = Conversation(self._emit, engine)
+        self._conversation = Conversation(client, engine)
         self._by_turn: dict[int, Item] = {}
         """the user's items by the turn of their utterance"""
         self._pcm = PcmStream()
@@ -277,9 +263,6 @@ class RealtimeSession:
         previous = self._conversation.last_id
         self._emit("input_audio_buffer.committed", item_id=item.id, previous_item_id=previous)
         self._conversation.add(item)
-
-    def _played(self, what: str, response_id: str) -> None:
-        self._emit(f"output_audio_buffer.{what}", response_id=response_id)
 
     def _clear_output(self) -> None:
         """Stop what is played. The conversation keeps what was."""
@@ -531,4 +514,4 @@ class RealtimeSession:
         self._emit("error", error={**error, "event_id": None})
 
     def _emit(self, type: str, **fields: object) -> None:  # noqa: A002 (a field of the protocol)
-        self._client.send({"type": type, "event_id": new_id("event"), **fields})
+        self._client.send(server_event(type, **fields))

@@ -7,7 +7,7 @@ from bisect import bisect
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -120,30 +120,40 @@ class Sound:
         return len(self.pcm) / 2 / RATE
 
 
-class WireSpeaker:
-    """Hands speech to `deliver` as fast as it is made, because the client plays it.
+class Wire(Protocol):
+    """Takes speech to the client. Any thread."""
 
-    It marks no first sound, because only the client knows when it plays. `waiting` returns the
-    bytes that the client has not taken yet. Used by the engine's thread.
+    @property
+    def waiting(self) -> int:
+        """The bytes of speech that the client has not taken yet."""
+        ...
+
+    def deliver(self, event: Sound) -> None: ...
+
+
+class WireSpeaker:
+    """Hands speech to `wire` as fast as it is made, because the client plays it.
+
+    It marks no first sound, because only the client knows when it plays. Used by the engine's
+    thread.
     """
 
     name = "client"
 
-    def __init__(self, deliver: Callable[[Sound], object], waiting: Callable[[], int]) -> None:
-        self._deliver = deliver
-        self._waiting = waiting
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
         self._seconds = 0.0
 
     def open(self) -> None: ...
 
     def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
-        while self._waiting() > MOST_WAITING:
+        while self._wire.waiting > MOST_WAITING:
             if stopped.is_set():
                 return
             time.sleep(POLL_SECONDS)  # neither the buffer nor the flag can wake this thread
         sound = Sound(as_pcm(resample(chunk.samples, chunk.rate, RATE)))
         self._seconds += sound.seconds
-        self._deliver(sound)
+        self._wire.deliver(sound)
 
     def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
         seconds, self._seconds = self._seconds, 0.0

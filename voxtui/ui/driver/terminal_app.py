@@ -28,8 +28,6 @@ class TerminalNotification(Message):
 
 
 class TerminalApp(App[None], inherit_bindings=False):
-    """An app that knows when a frame was written, and that a terminal can notify."""
-
     def __init__(self, ansi_color: bool | None) -> None:
         super().__init__(ansi_color=ansi_color)
         self.messages = Messages()
@@ -58,10 +56,7 @@ class TerminalApp(App[None], inherit_bindings=False):
 
     def paint_after_suspend(self) -> None:
         """Paint all after a suspend: the terminal is empty then, and Textual paints changes."""
-        self.app_resume_signal.subscribe(self, self._paint_all)  # pyright: ignore[reportUnknownMemberType]
-
-    def _paint_all(self, _: object) -> None:
-        self.refresh()
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh())  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
 
     def when_written(self, notify: Callable[[float], object]) -> None:
         """Call `notify` with the time at which every painted frame was written to the terminal.

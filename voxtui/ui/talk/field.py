@@ -74,10 +74,6 @@ class Field(Input):
         """True while there is nothing but white space, so that Space talks."""
         return not self.value.strip()
 
-    @property
-    def at_begin(self) -> bool:
-        return self.cursor_position == 0 and self.selection.is_empty
-
     def write(self, text: str) -> None:
         self.replace(text, *self.selection)
 

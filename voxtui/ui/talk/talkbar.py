@@ -171,7 +171,8 @@ class TalkBar(Horizontal):
 
         With a pasted text, Backspace at the beginning removes it, and Tab opens it.
         """
-        if self.pasted.waiting and key.key == "backspace" and self.field.at_begin:
+        at_begin = self.field.cursor_position == 0 and self.field.selection.is_empty
+        if self.pasted.waiting and key.key == "backspace" and at_begin:
             self.pasted.take_back()
             self._show_title()
             return True

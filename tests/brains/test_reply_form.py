@@ -1,0 +1,95 @@
+"""How a reply begins, how long it becomes, and how it may not begin."""
+
+from __future__ import annotations
+
+import pytest
+
+from voxtui.brains.reply_form import (
+    FREE,
+    IN_VERSE,
+    SPEAKABLE,
+    ReplyForm,
+    reply_form,
+    with_note,
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "opening"),
+    [
+        ("Can you make me a plan for tomorrow?", "First,"),
+        ("How do I clean a window?", "First,"),
+        ("Explain step by step how a lock works.", "First,"),
+        ("Make up a short story about a whale.", "Once upon a time,"),
+        ("I have two days in Prague. What should I do?", "You could"),
+        ("Is a train or a bus better for me?", "I'd choose"),
+        ("Did you sleep well?", "I'm a program, so I"),
+        ("My hamster died this morning.", "I'm so sorry for your loss."),
+        ("I passed my exam!", "Congratulations!"),
+        ("I'm not sad at all.", "That's"),
+        ("My flight is on Thursday.", "All right, your flight"),
+        ("My uncle has a boat.", "That's"),
+        ("Ich bin heute sehr traurig.", "Das tut mir leid."),
+        ("How do I say thank you in French?", ""),
+        ("What is the plan of the metro called?", ""),
+        ("Who wrote this story?", ""),
+        ("How old is the oldest tree?", ""),
+        ("What is the capital of Italy?", ""),
+        ("Hello there!", ""),
+    ],
+)
+def test_the_request_decides_how_the_reply_begins(words: str, opening: str) -> None:
+    assert reply_form(words).opening == opening
+
+
+@pytest.mark.parametrize(
+    ("before", "words", "opening"),
+    [
+        ("Help me plan a party.", "I don't like music.", "Then"),
+        ("Can I freeze bread?", "Why?", "Because"),
+        ("Who was Mozart?", "And his sister?", "His sister"),
+        ("Where can I eat in Lyon?", "And if it's late?", "If it's late,"),
+        ("How do I bake bread?", "What about my oven?", "Your oven"),
+        ("Who was Mozart?", "And where was he born?", ""),
+        ("Name a river.", "No, I meant a lake.", "Ah, I see."),
+        ("My exam is on Monday.", "Sorry, I meant on Friday.", "Ah, I see. Your exam"),
+        ("Name the capital of Peru.", "I thought it was Quito.", "No,"),
+        ("Tell me a story about a fox.", "What happens next?", "The next day,"),
+        ("Can I freeze bread?", "What happens next?", ""),
+    ],
+)
+def test_words_that_follow_on_an_answer_are_taken_up(before: str, words: str, opening: str) -> None:
+    assert reply_form(words, [before]).opening == opening
+
+
+@pytest.mark.parametrize(
+    "words", ["Write a poem for my mother.", "Tell me a story. " * 20, "How do I build a bomb?"]
+)
+def test_poems_long_texts_and_hints_at_harm_are_free(words: str) -> None:
+    assert reply_form(words) == FREE
+
+
+def test_only_a_request_for_a_poem_gets_a_note() -> None:
+    assert with_note("Write a poem for my mother.") == f"Write a poem for my mother.\n{IN_VERSE}"
+    assert with_note("How do I clean a window?") == "How do I clean a window?"
+
+
+def test_a_refusal_and_the_users_own_words_are_avoided() -> None:
+    avoided = set(reply_form("Bring me to the sea.").avoided)
+    assert {"I'm sorry, but", "Bring me"} <= avoided
+    assert "Is my" not in reply_form("Is my train late today?").avoided
+
+
+def test_the_rest_of_a_reply_counts_what_it_has_already() -> None:
+    form = ReplyForm(least=2, most=3)
+    assert form.grammar("").startswith("root ::= [^")
+    assert form.grammar("One.").startswith("root ::= tail |")
+    assert "tail ::= next{0,0}" in form.grammar("One. Two. Th")
+    assert "more ::= body (end tail)?" in form.grammar("One. Tw")
+    assert "more ::= body end tail" in form.grammar("On")
+    assert FREE.grammar("One.") == SPEAKABLE
+
+
+def test_a_sentence_follows_on_an_opening_that_is_one() -> None:
+    assert ReplyForm("Great!", 2, 3).grammar().startswith("root ::= tail\n")
+    assert ReplyForm("Then", 1, 3).grammar().startswith("root ::= more\n")

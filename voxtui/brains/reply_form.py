@@ -1,0 +1,279 @@
+"""How a reply begins and how long it is, by the kind of the request.
+
+A small model answers better if its first words are given: "Then" takes up what was just told,
+"First," begins the steps at once, "Because" gives a reason. They cost a few tokens of prompt only
+where they are used, unlike words about the same. The length is a grammar of llama.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+IN_VERSE = "(Answer with four short lines that rhyme.)"
+"""Stands behind a request for a poem, because a grammar cannot rhyme."""
+
+LONGEST_REQUEST = 200
+"""characters; a longer text is not asked in passing"""
+
+_UNSPEAKABLE = r"\[\]{}<>*#`\n"
+"""Characters of placeholders such as [date], of lists and of code."""
+
+SPEAKABLE = rf"root ::= [^{_UNSPEAKABLE}]*"
+"""The grammar of replies that can be spoken, of any length."""
+
+_ENDS = ".!?。।؟"
+_END = re.compile(rf"[{_ENDS}]+[\"'”’)]*(?=\s|$)")
+
+_SENTENCES = rf"""next ::= " " body end
+body ::= ([^{_UNSPEAKABLE}{_ENDS}] | [{_ENDS}]+ [^{_UNSPEAKABLE}{_ENDS} ])*
+end ::= [{_ENDS}]+ ["'”’)]*"""
+
+_UNHELPFUL = (
+    "Absolutely",
+    "As a language",
+    "As an AI",
+    "Certainly",
+    "Good job",
+    "Good work",
+    "Great job",
+    "I apologize",
+    "I can help",
+    "I can't assist",
+    "I cannot assist",
+    "I'd be happy",
+    "I'm sorry, I",
+    "I'm sorry, but",
+    "I'm unable",
+    "Of course",
+    "Sorry, but",
+    "Sure",
+)
+"""Beginnings of refusals and of empty promises, and praise for asking."""
+
+_UNTOLD = ("I don't know, you", "You haven't told", "No, you haven't")
+"""Not of what is no fact about the user."""
+
+_UNABLE = ("I can't", "I cannot", "I can only", "I'm not able")
+"""Not to words that ask nothing of the assistant."""
+
+_AS_USER = ("My ", "I dr", "I'm ", *(f"I {letter}" for letter in "abcefgijklmnopqrsuvwxyz"))
+"""Not to a question about the user, as if it were about the assistant. "I don't know" stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyForm:
+    """How long a reply is, and how it begins or does not begin."""
+
+    opening: str = ""
+    """its first words, without a space behind them"""
+    least: int = 1
+    """sentences"""
+    most: int = 3
+    """sentences; 0: any number"""
+    avoided: tuple[str, ...] = ()
+    """beginnings that it may not have, if it has no opening"""
+
+    def grammar(self, begun: str = "") -> str:
+        """Return the grammar (GBNF) of what follows the opening, or what was `begun` instead."""
+        if not self.most:
+            return SPEAKABLE
+        opens, begun = not begun, begun or self.opening
+        ends = list(_END.finditer(begun))
+        between = bool(ends) and ends[-1].end() == len(begun.rstrip())
+        complete = len(ends) - between
+        needed = max(0, self.least - complete - 1)
+        optional = max(0, self.most - complete - 1 - needed)
+        rules = [
+            f"more ::= body {'end tail' if needed else '(end tail)?'}",
+            f"tail ::= {' '.join(['next'] * needed + [f'next{{0,{optional}}}'])}",
+            _SENTENCES,
+        ]
+        if between and opens:
+            rules.insert(0, "root ::= tail")
+        elif between:  # the sentence may still go on, as in 3.5
+            rules.insert(0, f"root ::= tail | [^{_UNSPEAKABLE} ] more")
+        elif begun:
+            rules.insert(0, "root ::= more")
+        else:
+            rules = [*_not_begun_by(self.avoided), *rules]
+        return "\n".join(rules)
+
+
+@lru_cache(16)
+def _not_begun_by(beginnings: tuple[str, ...]) -> list[str]:
+    """Return the rules of texts with none of the `beginnings`: a tree of their characters."""
+    prefixes = sorted({text[:length] for text in beginnings for length in range(len(text))} | {""})
+    names = {
+        prefix: f"begun{number}" if number else "root" for number, prefix in enumerate(prefixes)
+    }
+    rules: list[str] = []
+    for prefix, name in names.items():
+        longer = [text for text in beginnings if text.startswith(prefix) and text != prefix]
+        letters = sorted({text[len(prefix)] for text in longer})
+        none = "" if prefix else f" {_ENDS}"  # a reply begins with neither
+        forms = [f"[^{_UNSPEAKABLE}{none}{''.join(letters)}] more"]
+        forms += [f'"{char}" {names[prefix + char]}' for char in letters if prefix + char in names]
+        rules.append(f"{name} ::= {' | '.join(forms)}")
+    return rules
+
+
+FREE = ReplyForm(most=0)
+
+_MIRRORED = {
+    "i": "you",
+    "i'm": "you're",
+    "my": "your",
+    "our": "your",
+    "we": "you",
+    "me": "you",
+    "mine": "yours",
+}
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """Words, and the form of their answer."""
+
+    pattern: re.Pattern[str]
+    opening: str
+    least: int
+    most: int
+    topic: bool
+    """the opening ends with what the user told about before"""
+
+
+_TABLES = tomllib.loads(Path(__file__).with_name("reply_forms.toml").read_text(encoding="utf-8"))
+
+
+def _pattern(*words: str) -> re.Pattern[str]:
+    joined = "|".join(words)
+    for name, part in _TABLES["parts"].items():
+        joined = joined.replace(f"{{{name}}}", part)
+    return re.compile(joined)
+
+
+def _rule(
+    words: list[str], opening: str = "", sentences: tuple[int, int] = (1, 3), topic: bool = False
+) -> _Rule:
+    least, most = sentences
+    return _Rule(_pattern(*words), opening, least, most, topic)
+
+
+_WORDS = {name: _pattern(words) for name, words in _TABLES["words"].items()}
+
+_RULES = {
+    name: [_rule(**row) for row in rows]
+    for name, rows in _TABLES.items()
+    if name not in ("parts", "words")
+}
+
+
+def with_note(words: str) -> str:
+    """Return the user's words, with a note behind them if they ask for a poem."""
+    is_poem = len(words) <= LONGEST_REQUEST and _WORDS["poem"].search(words.lower())
+    return f"{words.strip()}\n{IN_VERSE}" if is_poem else words
+
+
+def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
+    """Return the form of the answer to the user's complete words, after the words in `past`."""
+    plain = _plain(words)
+    if len(words) > LONGEST_REQUEST or _has(plain, "harmful") or _has(plain, "verse"):
+        return FREE
+    is_question = words.rstrip(" '\"").endswith("?")
+    tells = not is_question and _has(plain, "statement")
+    sentences = (plain, _plain(re.split(r"(?<=[.!?]) +", words.strip())[-1]))
+    rules = (rule for table in _tables(words, plain, past, tells) for rule in _RULES[table])
+    for rule in rules:
+        if any(map(rule.pattern.search, sentences)):
+            topic = _topic(past[-1]) if rule.topic and past else ""
+            opening = f"{rule.opening} {topic[0].upper()}{topic[1:]}" if topic else rule.opening
+            return _form(words, opening, rule.least, rule.most)
+    if past and is_question and (subject := _subject(words)):
+        return _form(words, subject)
+    if not tells or _language(words):
+        return _form(words)
+    if _has(plain, "scheduled") and (topic := _topic(words)):
+        return _form(words, f"All right, {topic}")
+    if any(_has(_plain(before), "advice") for before in past[-3:]):
+        return _form(words, "Then")
+    return _form(words, "That's", 2)
+
+
+def _tables(words: str, plain: str, past: Sequence[str], tells: bool) -> list[str]:
+    """Return the names of the tables whose rules the words may fit, in order."""
+    if language := _language(words):
+        return [language]
+    tables = ["request"]
+    if past:
+        tables.insert(0, "later")
+    for earlier in ("verse", "story"):
+        if any(_has(before.lower(), earlier) for before in past):
+            tables.insert(0, earlier)
+    if tells and not _has(plain, "negated"):
+        tables.insert(0, "statement")
+    return ["loss", *tables] if tells else tables
+
+
+def _has(plain: str, words: str) -> bool:
+    return bool(_WORDS[words].search(plain))
+
+
+def _form(words: str, opening: str = "", least: int = 1, most: int = 3) -> ReplyForm:
+    return ReplyForm(opening, least, most, () if opening else _avoided(words))
+
+
+def _avoided(words: str) -> tuple[str, ...]:
+    """Return the beginnings that the reply to `words` may not have."""
+    plain = _plain(words)
+    mine, yours = _has(plain, "mine"), _has(plain, "yours")
+    avoided = [*_UNHELPFUL, *_parroted(words)]
+    if not mine:
+        avoided += _UNTOLD
+    if not yours and ("?" in words or _has(plain, "statement")):
+        avoided += _UNABLE
+    if mine and not yours and _has(plain, "about_user"):
+        avoided += _AS_USER
+    return tuple(avoided)
+
+
+def _plain(words: str) -> str:
+    plain = re.sub(r"[,;]+(?= )", "", words.lower().replace("’", "'").strip(" .!?"))
+    return _WORDS["polite"].sub("", _WORDS["greeting"].sub("", plain))
+
+
+def _language(words: str) -> str:
+    """Return `german` or `spanish`; empty: another language."""
+    return next((name for name in ("german", "spanish") if _has(words.lower(), name)), "")
+
+
+def _subject(words: str) -> str:
+    """Return the subject of a question such as "And her husband?", to begin its answer."""
+    match = re.match(_WORDS["about"].pattern, words.replace("’", "'").strip(" .!?"), re.IGNORECASE)
+    subject = match and (match["subject"] or match["only"])
+    if not match or not subject or _has(subject.lower(), "question") or len(subject.split()) > 6:
+        return ""
+    subject = " ".join(_MIRRORED.get(word.lower(), word) for word in subject.split())
+    subject = f"if {subject}" if match["if"] else subject
+    comma = "," if _has(subject.lower(), "clause") else ""
+    return f"{subject[0].upper()}{subject[1:]}{comma}"
+
+
+def _topic(words: str) -> str:
+    """Return the subject of a sentence such as "My train leaves", as its hearer says it."""
+    match = re.match(r"(?:(my|our) (\w+)|(i|we) (?=have|\w+ (?:on|at|in)\b))", words.lower())
+    return "" if match is None else f"your {match[2]}" if match[1] else "you"
+
+
+def _parroted(words: str) -> tuple[str, ...]:
+    """Return how a reply would begin that says a statement of the user again."""
+    first = words.replace("’", "'").split(maxsplit=3)
+    if "?" in words or len(first) < 4 or not all(map(_WORD.fullmatch, first[:2])):
+        return ()
+    mirrored = " ".join(_MIRRORED.get(word.lower(), word) for word in first[:2])
+    return " ".join(first[:2]), mirrored[0].upper() + mirrored[1:]
