@@ -1,11 +1,11 @@
 """Ask ten spoken questions in Spanish, and hear whether the answers are Spanish, right and clear.
 
-    python -m benchmarks.round_trip [--asker espeak | --asker em_alex.bin]
+    python -m benchmarks.round_trip [--asker espeak | --asker em_alex.bin] [--folder FOLDER]
 
 Each question of tests/data/questions/spanish.toml is spoken by espeak-ng, or by a voice of Kokoro
 (npm's kokoro-js holds them), and goes through `voxtui ask`: Whisper, the chat model, Kokoro. The
-sound of the answer is then transcribed by Whisper once more. Needs the extra `whisper`, espeak-ng,
-and `voxtui models fetch` of whisper-base, kokoro-small and the chat model.
+sound of all answers is then transcribed by `voxtui transcribe`. Needs the extra `whisper`,
+espeak-ng, and `voxtui models fetch` of whisper-base, kokoro-small and the chat model.
 """
 
 from __future__ import annotations
@@ -18,17 +18,15 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import jiwer
 import numpy as np
 import py3langid
 import soundfile
 
+from benchmarks.languages import bare
 from benchmarks.word_errors import plain_words
-from voxtui.audio.clips import load_clip
-from voxtui.brains.embedded.whisper import Whisper
-from voxtui.models.catalogue import SMALL_KOKORO, SMALL_KOKORO_MODEL, WHISPER
+from voxtui.models.catalogue import SMALL_KOKORO, SMALL_KOKORO_MODEL
 from voxtui.models.installed import released_path
 from voxtui.voices.espeak import Espeak
 from voxtui.voices.kokoro import RATE
@@ -42,55 +40,59 @@ PAUSE = np.zeros(RATE // 2, np.float32)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--asker", default="espeak")
+    parser.add_argument("--folder", type=Path, help="keep the sounds here")
     arguments = parser.parse_args()
-    whisper = Whisper(released_path(WHISPER), "es")
-    whisper.load()
-    counts = dict.fromkeys(("understood", "Spanish", "right", "spoken"), 0)
-    said: list[str] = []
-    heard: list[str] = []
-    with tempfile.TemporaryDirectory() as folder:
-        question, answer = Path(folder, "question.wav"), Path(folder, "answer.wav")
-        for asked in tomllib.loads(QUESTIONS.read_text())["question"]:
-            speak(asked["text"], arguments.asker, question)
-            answer.unlink(missing_ok=True)
-            turn = ask(question, answer)
-            reply = turn["reply"]
-            counts["understood"] += plain_words(turn["heard"]) == plain_words(asked["text"])
-            counts["Spanish"] += py3langid.classify(reply)[0] == "es"
-            counts["right"] += bool(re.search(asked["answer"], reply.lower()))
-            print(f"- {asked['text']} | {turn['user']} | {reply}", end=" | ", flush=True)
-            if answer.exists():
-                counts["spoken"] += 1
-                back = whisper.recognise(load_clip(answer, 30.0).samples).text
-                said.append(plain_words(reply))
-                heard.append(plain_words(back))
-                print(back, end="")
-            print(f" | first sound {turn['marks']['first_audio']:.1f} s", flush=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = arguments.folder or Path(scratch)
+        questions = tomllib.loads(QUESTIONS.read_text())["question"]
+        clips = speak([asked["text"] for asked in questions], arguments.asker, folder)
+        answers = folder / "answers.wav"
+        lines = voxtui("ask", *clips, "--json", "--speak", answers, "--set", "brain.language=es")
+        turns = [json.loads(line) for line in lines.splitlines()]
+        back = voxtui("transcribe", answers, "--language", "es")
+    understood = letters = spanish = right = 0
+    for asked, turn in zip(questions, turns, strict=True):
+        reply = turn["reply"]
+        understood += plain_words(turn["heard"]) == plain_words(asked["text"])
+        spanish += py3langid.classify(reply)[0] == "es"
+        right += bool(re.search(asked["answer"], reply.lower()))
+        times = {name: turn["marks"].get(name) for name in ("transcribed", "first_audio")}
+        letters += bare(turn["heard"]) == bare(asked["text"])
+        print(f"- {asked['text']} | {turn['heard']} | {reply} | {times}")
+    aloud = [turn["reply"] for turn in turns if turn["marks"].get("first_audio")]
+    spoken = len(aloud)
+    said, heard = plain_words(" ".join(aloud)), plain_words(back)
     found = jiwer.process_words(said, heard)
     wrong = found.substitutions + found.deletions + found.insertions
-    words = sum(len(text.split()) for text in said)
-    print(counts, f"heard back: {wrong} of {words} words wrong")
+    print(f"Heard back: {' '.join(back.split())}")
+    print(
+        f"{len(turns)} questions: {understood} understood word for word, {letters} but for accents,"
+    )
+    print(f"{spanish} answered in Spanish by py3langid, {right} right, {spoken} spoken;")
+    print(f"{wrong} of {len(said.split())} words came back otherwise")
 
 
-def speak(text: str, asker: str, path: Path) -> None:
+def speak(texts: list[str], asker: str, folder: Path) -> list[Path]:
+    clips = [folder / f"question-{number}.wav" for number in range(len(texts))]
     if asker == "espeak":
-        subprocess.run(["espeak-ng", "-v", "es", "-w", str(path), text], check=True)
-        return
-    model = OnnxKokoro(released_path(SMALL_KOKORO) / SMALL_KOKORO_MODEL)
-    phonemes = Espeak("es")
-    samples = model.sound(phonemes(text), model.style(Path(asker)), 1.0)
+        for text, clip in zip(texts, clips, strict=True):
+            subprocess.run(["espeak-ng", "-v", "es", "-w", str(clip), text], check=True)
+        return clips
+    model, phonemes = OnnxKokoro(released_path(SMALL_KOKORO) / SMALL_KOKORO_MODEL), Espeak("es")
+    for text, clip in zip(texts, clips, strict=True):
+        samples = model.sound(phonemes(text), model.style(Path(asker)), 1.0)
+        soundfile.write(clip, np.concatenate([PAUSE, samples, PAUSE]), RATE)
     phonemes.close()
-    soundfile.write(path, np.concatenate([PAUSE, samples, PAUSE]), RATE)
+    return clips
 
 
-def ask(question: Path, answer: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "voxtui", "ask", str(question), "--json", "--quiet"]
-    command += ["--speak", str(answer), "--set", "brain.name=embedded"]
-    command += ["--set", "brain.language=es"]
+def voxtui(*arguments: str | Path) -> str:
+    command = [sys.executable, "-m", "voxtui", *map(str, arguments), "--quiet"]
+    command += ["--set", "brain.name=embedded"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     if ran.returncode:
         sys.exit(ran.stderr)
-    return json.loads(ran.stdout)
+    return ran.stdout
 
 
 if __name__ == "__main__":

@@ -161,6 +161,7 @@ def test_a_rule_takes_nothing_else(words):
         ("Why does my laptop's battery get hot?", ""),
         ("How do I free memory on a computer?", ""),
         ("What is a git branch?", ""),
+        ("My tablet has no storage left.", ""),
     ],
 )
 def test_a_model_is_asked_about_this_machine_only(words, name):
@@ -409,6 +410,8 @@ def test_a_tool_of_the_user_comes_before_the_answer_that_voxtui_cannot_do_it(tmp
         ("I switched off the hall lamp.", False),
         ("I've already put the hall lamp on.", False),
         ("She left the lamp on.", False),
+        ("Our hall needs another lamp.", False),
+        ("My hands are full, switch the lamp on.", True),
         ("Was the lamp on?", False),
         ("Should I switch off the lamp?", False),
     ],

@@ -25,8 +25,6 @@ class _End:
 
 
 class Prefetched(Iterator[T], Generic[T]):
-    """The items that a thread produces, for one consumer."""
-
     def __init__(self) -> None:
         self._queue: SimpleQueue[T | BaseException | _End] = SimpleQueue()
         self._over = False

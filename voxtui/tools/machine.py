@@ -27,9 +27,9 @@ _DISK = r"(?:disks?|hard (?:disk|drive)|drive|ssd|disk space)"
 
 _OF_ONES_OWN = (
     r"^(?!\W*(?:what (?:does|do|did)|what(?:'s| is| are) (?:an?|the (?:difference|best|meaning))"
-    r"|why|who|how (?:do|did|should)|how does an?|should)\b).*"
+    r"|why|who|how (?:do|did|should)|how does an?|should|my|our|his|her)\b).*"
 )
-"""A request that is no general question, such as what memory means, or how one restarts it."""
+"""No general question, such as what memory means, and no report, as of a phone that is full."""
 
 
 def machine_tools() -> tuple[Tool, ...]:

@@ -24,10 +24,11 @@ READ_ALOUD = 300
 DONE = ToolResult("", "Done.")
 
 _NO_ORDER = (
-    r"(?:was|were|did|does|has|had|have|who|why|how|what|when|where|which|should|shall|is|are|am"
+    r"(?:(?:my|our|his|her|their) [^,;]*$"
+    r"|(?:was|were|did|does|has|had|have|who|why|how|what|when|where|which|should|shall|is|are|am"
     r"|don't|do|never|if"
     r"|(?:i|we|he|she|they|you)(?:'ve|'d| have| had)?(?: already| just| never| always)?"
-    r" (?:\w+ed|forgot|left|did|was|were|had|put|got|saw|told|said))\b"
+    r" (?:\w+ed|forgot|left|did|was|were|had|put|got|saw|told|said))\b)"
 )
 """Beginnings of a question, a negation or a report, none of which is an order."""
 

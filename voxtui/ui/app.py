@@ -217,12 +217,13 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         """Write the time of the first word once the output thread has written this frame."""
         if (timestamps := self.turns.painted()) is None:
             return
-        self.when_written(partial(self._first_shown, timestamps))
-        self.wait_written()
 
-    def _first_shown(self, timestamps: Timestamps, at: float) -> None:
-        timestamps.record(Milestone.FIRST_SHOWN, at)
-        self.post_message(Shown(timestamps))
+        def first_shown(at: float) -> None:
+            timestamps.record(Milestone.FIRST_SHOWN, at)
+            self.post_message(Shown(timestamps))
+
+        self.when_written(first_shown)
+        self.wait_written()
 
     def on_shown(self, shown: Shown) -> None:
         self.turns.first_shown(shown.timestamps)
@@ -312,22 +313,13 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
     def on_menu_chosen(self, chosen: Menu.Chosen) -> None:
         if chosen.entry.key == "ui.theme":
-            self._show_theme(chosen.entry.value)
+            self.theme = theme_named(chosen.entry.value)
         else:
             self._fit_panel(self.size)
 
     def on_palette_previewed(self, previewed: Palette.Previewed) -> None:
         entry = previewed.entry
-        self._show_theme(entry.value if entry else self.session.config.ui.theme)
-
-    def _show_theme(self, name: str) -> None:
-        self.theme = theme_named(name)
-
-    def action_forget_all(self) -> None:
-        self.menu.forget_all()
-
-    def action_save_settings(self) -> None:
-        self.menu.save_settings()
+        self.theme = theme_named(entry.value if entry else self.session.config.ui.theme)
 
     def on_menu_restarted(self) -> None:
         self.main.begin_again()

@@ -17,8 +17,6 @@ from voxtui.ui.widgets.timers import Timers
 
 
 class EventDisplay:
-    """The screen's side of the engine's events. UI thread."""
-
     def __init__(self, main: MainScreen, menu: Menu, timers: Timers) -> None:
         self._main = main
         self._menu = menu

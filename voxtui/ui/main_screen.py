@@ -62,6 +62,8 @@ class MainScreen(PromptScreen):
                 self.action_history(command[1])
             elif command[0] == "edit":
                 self.action_edit(command[1])
+            elif command[0] == "numbers":
+                await self.program.run_action("panel")
             elif not await self.program.run_action(command[0], self):
                 await self.program.run_action(command[0])
         except NotAllowed as refused:
@@ -268,9 +270,6 @@ class MainScreen(PromptScreen):
             shown = str(place).replace(str(Path.home()), "~", 1)
             self.notify(f"Saved, with your words:\n{shown}")
             self.program.call_from_thread(self.ask_to_store, lambda: None)
-
-    async def action_numbers(self) -> None:
-        await self.program.run_action("panel")
 
     def commands(self) -> Iterable[Entry]:
         yield Entry(CONVERSATION, "New conversation", action="screen.new")

@@ -184,6 +184,13 @@ def test_a_grammar_is_written_for_any_schema():
         assert "!t {" in tool_prefix((tool,))
 
 
+def test_a_function_without_examples_is_shown_in_one_made_of_its_description():
+    schema = {"properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
+    prompt = tool_prefix((Tool("weather", "Get the weather.", None, json.dumps(schema)),))
+    assert "Get the weather: city Lima, days 7." in prompt
+    assert '!weather {"city": "Lima", "days": 7}' in prompt
+
+
 INJECTIONS = Path(__file__).parents[3] / "benchmarks" / "injections.json"
 
 

@@ -55,6 +55,10 @@ NO_TOOL = (
 )
 """Requests for no tool, between those of the tools."""
 
+FEWEST_NO_TOOL = 4
+"""Requests for no tool among the examples of tools that came without any. With eight, the model
+called 23 of 30 functions of clients and one wrongly; with four, 26 and none."""
+
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
@@ -111,14 +115,30 @@ def _front(tools: Sequence[Tool], exchanges: Sequence[tuple[str, str]], words: s
     calls = [
         (request, f"!{tool.name} {arguments}")
         for tool in known
-        for request, arguments in tool.examples
+        for request, arguments in tool.examples or (_example(tool),)
     ]
     # One of no tool after each call, so that neither answer becomes a habit.
     examples: list[tuple[str, str]] = []
-    for number in range(max(len(calls), len(NO_TOOL))):
+    fewest = len(NO_TOOL) if any(tool.examples for tool in known) else FEWEST_NO_TOOL
+    for number in range(max(len(calls), fewest)):
         examples += calls[number : number + 1]
         examples += [(text, "no") for text in NO_TOOL[number : number + 1]]
     return chatml(INSTRUCTION.format(lines=lines), [*examples, *exchanges], words)
+
+
+def _example(tool: Tool) -> tuple[str, str]:
+    """Return a request and its arguments for a tool that came without any: its own description."""
+    properties = _table(json.loads(tool.schema), "properties")
+    values = {name: _sample(_table(properties, name)) for name in properties}
+    said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
+    return f"{tool.line.rstrip('.')}: {said}." if said else tool.line, json.dumps(values)
+
+
+def _sample(about: dict[str, Any]) -> object:
+    choices = about.get("enum")
+    if isinstance(choices, list) and choices:
+        return cast("list[object]", choices)[0]
+    return {"integer": 7, "number": 7.5, "boolean": True}.get(str(about.get("type")), "Lima")
 
 
 def _shape(tool: Tool) -> str:

@@ -51,8 +51,6 @@ NO_LOOK = Look(0, Style(), Style(), (Style(),) * len(KINDS))
 
 
 class Paragraph:
-    """A paragraph with its label, and the lines it was wrapped to."""
-
     __slots__ = (
         "_added",
         "_content",

@@ -28,8 +28,6 @@ LONGEST_MARKDOWN = 20_000
 
 
 class TurnView:
-    """A turn in the transcript: an entry for the user's words, one per paragraph of the answer."""
-
     def __init__(self, transcript: Transcript, source: str, number: int) -> None:
         self.source = source
         self.number = number

@@ -30,8 +30,6 @@ PANEL_WAITS_SECONDS = 0.5
 
 
 class TurnViews:
-    """The view of the newest turn, and the marks that the panel follows."""
-
     class RestIsDue(Message):
         """The first words did not come in time: what waited for them is to be painted."""
 

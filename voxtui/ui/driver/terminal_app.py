@@ -28,8 +28,6 @@ class TerminalNotification(Message):
 
 
 class TerminalApp(App[None], inherit_bindings=False):
-    """An app that knows when a frame was written, and that a terminal can notify."""
-
     def __init__(self, ansi_color: bool | None) -> None:
         super().__init__(ansi_color=ansi_color)
         self.messages = Messages()

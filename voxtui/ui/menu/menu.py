@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 SPEEDS = {0.8: "slower", 1.0: "normal", 1.2: "faster", 1.5: "fast"}
 
+FORGET_ALL, SAVE_SETTINGS = "forget_all", "save_settings"
+"""Actions of the menu itself."""
+
 LOOK_AGAIN = "Look for devices again"
 
 DEFAULT_DEVICE = "the system's default"
@@ -190,6 +193,10 @@ class Menu:
     async def _act(self, entry: Entry | None) -> None:
         if entry is not None and entry.key:
             self.choose(entry)
+        elif entry is not None and entry.action == FORGET_ALL:
+            self.forget_all()
+        elif entry is not None and entry.action == SAVE_SETTINGS:
+            self.save_settings()
         elif entry is not None and entry.action:
             await self._app.run_action(entry.action)
 
@@ -206,7 +213,7 @@ class Menu:
         title = "Keep conversations"
         yield Entry(CONVERSATION, title, about, keeps, key="session.keep", value=not keeps)
         title, question = "Forget all conversations", "Erase every stored conversation?"
-        action = "app.forget_all"
+        action = FORGET_ALL
         yield Entry(CONVERSATION, title, "that were stored", question=question, action=action)
         for name, title in PANELS.items():
             yield self._marked(Entry(LOOK, title, key="ui.panel", value=name))
@@ -214,7 +221,7 @@ class Menu:
             title = "Theme by the terminal" if name == AUTO else f"Theme {name}"
             yield self._marked(Entry(LOOK, title, key="ui.theme", value=name))
         about = "what was chosen, in your config file"
-        yield Entry(SETTINGS, "Save settings", about, action="app.save_settings")
+        yield Entry(SETTINGS, "Save settings", about, action=SAVE_SETTINGS)
 
     async def devices(self) -> Sequence[Entry]:
         if not self._session.can_choose_parts:

@@ -27,8 +27,6 @@ PREVIEW_SECONDS = 0.12
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A value for a config key, or an action."""
-
     section: str
     title: str
     about: str = ""

@@ -38,8 +38,6 @@ def figure(turn: Turn) -> str:
 
 @dataclass(slots=True)
 class TurnTimes:
-    """Everything that the panel draws from."""
-
     targets: Targets
     session: SessionTimes = field(default_factory=SessionTimes)
     turn: Turn = NO_TURN

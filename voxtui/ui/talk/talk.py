@@ -16,8 +16,6 @@ from voxtui.ui.talk.talkkey import Act, Begin, End, Mode, TalkKey
 
 
 class PushToTalk:
-    """Follows one key and one mouse button, and drives the session."""
-
     class Changed(Message):
         """Talking or its mode may differ. Comes from the bar."""
 
