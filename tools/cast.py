@@ -18,6 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pyte
 
 from tests.ui.pseudo_terminal import PseudoTerminal
@@ -32,6 +33,8 @@ RELEASED_SECONDS = 0.2
 BETWEEN_SECONDS = 1.5
 """Seconds in which a reader sees what stands there."""
 READY = b"READY"
+NOISE = np.random.default_rng(0).normal(0, 1e-3, 16_000 * 120).astype(np.float32)
+"""Two minutes of a room at -60 dBFS: a microphone that delivers zeros counts as muted."""
 SIZES = ((60, 16), (80, 24), (120, 40), (200, 60))
 PAINTING_SECONDS = 1.5
 """Seconds until everything is painted in a new size."""
@@ -110,6 +113,7 @@ def record(
         for setting in settings:
             command += ["--set", setting]
         outside = Path(home)  # older versions read ./config.toml
+        noise = audio.say(NOISE)
         with RecordedTerminal(
             command, size, environment=environment, directory=outside
         ) as terminal:
@@ -119,6 +123,8 @@ def record(
                 draw(terminal, pictures)
             terminal.send("\x11")
             terminal.ends()
+        noise.terminate()
+        noise.wait()
     return cast
 
 

@@ -244,11 +244,18 @@ def test_words_snooze_what_rings_or_was_just_stopped(tmp_path, clock, words, min
         '{"seconds": 1e300}',
         '{"seconds": 60, "left": -1e9}',
         '{"seconds": 60, "name": "a\u202eb"}',
+        '{"seconds": 60, "ends": "9999-12-31T23:59:59-14:00"}',
     ],
 )
 def test_a_file_edited_by_hand_is_refused_with_a_reason(tmp_path, entry):
     timers_file(tmp_path).write_text(f"[{entry}]")
     with pytest.raises(InputError, match="is damaged"):
+        TimerStore(tmp_path).read()
+
+
+def test_a_reminder_at_the_end_of_the_calendar_is_refused_with_a_reason(tmp_path):
+    reminders_file(tmp_path).write_text('[{"at": "9999-12-31T23:59:59-14:00"}]')
+    with pytest.raises(InputError, match="in the year 9999"):
         TimerStore(tmp_path).read()
 
 

@@ -56,6 +56,8 @@ class Timer(msgspec.Struct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         if not 0 < self.seconds <= LONGEST_LENGTH or not 0 <= self.left <= LONGEST_LENGTH:
             raise ValueError(f"a timer of {self.seconds:g} s with {self.left:g} s left")
+        if self.ends is not None and not EARLIEST_YEAR <= self.ends.year <= LATEST_YEAR:
+            raise ValueError(f"a timer that ends in the year {self.ends.year}")
 
     def remaining(self, now: datetime) -> float:
         """Return seconds left at `now` (aware)."""

@@ -26,7 +26,7 @@ from voxtui.brains.embedded.chat_process import (
     chatml,
 )
 from voxtui.brains.embedded.chat_reply import ChatReply
-from voxtui.brains.prompting import SPEAKABLE
+from voxtui.brains.reply_form import SPEAKABLE
 from voxtui.errors import ModelError
 from voxtui.models.installed import model_file
 from voxtui.models.store import Stopped

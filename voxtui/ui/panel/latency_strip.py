@@ -41,7 +41,8 @@ class LatencyStrip(Static):
         self.show()
 
     def show(self) -> None:
-        if (line := _line(self._times, self.content_size.width)) != self.content:
+        line = _line(self._times, self.content_size.width)
+        if not (isinstance(self.content, Content) and line.is_same(self.content)):
             self.update(line, layout=False)
 
 

@@ -133,7 +133,8 @@ class LatencyPanel(Container):
     def begin(self, typed: bool) -> None:
         self._typed = typed
         self._lead, self._times.queue, self._times.past = PlaybackLead(), "", True
-        self._show()
+        if self.chosen == "line":  # the others take long to paint, and do not show it
+            self.strip.show()
 
     def follow(self, timestamps: Timestamps, now: float) -> None:
         """Show the marks reached so far. The previous turn stays until the release."""
