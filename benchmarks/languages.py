@@ -82,7 +82,7 @@ def ways(language: str, windows: list[float]) -> Iterator[tuple[str, Way]]:
     recogniser = Whisper(released_path(WHISPER), language)
     recogniser.load()
     for least in windows:
-        module.LEAST_SECONDS = least
+        recogniser.least_seconds = least
         yield f"Whisper, {least:g} s", words_of(recogniser)
     recogniser.close()
 

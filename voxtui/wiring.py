@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,9 @@ CLIPS = Path(__file__).parent / "data" / "clips"
 
 VOXTRAL, CHAT = "voxtral", "chat"
 """Models that a brain may download while it loads, if the user allows it."""
+
+CAREFUL_SAMPLES = 160_000
+"""Ten seconds at 16 kHz. Whisper errs less in long sentences, and more in short ones."""
 
 NO_DOWNLOAD: frozenset[str] = frozenset()
 
@@ -348,7 +351,7 @@ def recogniser(config: Config, notify: Notify, careful: bool = False) -> Generat
     """Yield the speech recogniser of the brain in force.
 
     The embedded brain transcribes without its chat model: English by Moonshine, other languages by
-    Whisper. `careful`: final words are Whisper's, if it is here. Raises ModelError.
+    Whisper. `careful`: final words of long speech are Whisper's, if it is here. Raises ModelError.
     """
     from voxtui.brains.embedded import whisper
     from voxtui.brains.embedded.rescoring import MOST_CANDIDATES
@@ -374,7 +377,7 @@ def recogniser(config: Config, notify: Notify, careful: bool = False) -> Generat
                 notify(f"{error.message} So the words are recognised once.")
                 yield SpeechToText(recognise, "", repeats=True)
                 return
-            again = _words_of(last, recognise)
+            again = _carefully(_words_of(last), recognise)
             yield SpeechToText(again, "", repeats=True, draft=recognise)
 
 
@@ -394,16 +397,24 @@ def recognises_twice(config: Config) -> bool:
     return config.brain.name in ("auto", "embedded") and english and whisper.is_here()
 
 
-def _words_of(recogniser: Recogniser, otherwise: Recognise | None = None) -> Recognise:
-    """Return its words; those of `otherwise` if it fails, because they were spoken already."""
+def _words_of(recogniser: Recogniser) -> Recognise:
+    def recognise(samples: Samples, cancelled: Flag | None = None) -> str:
+        return recogniser.recognise(samples, cancelled).english()
+
+    return recognise
+
+
+def _carefully(careful: Recognise, quick: Recognise) -> Recognise:
+    """Return the words of `careful` for long or foreign speech, unless it fails."""
 
     def recognise(samples: Samples, cancelled: Flag | None = None) -> str:
+        if len(samples) < CAREFUL_SAMPLES:
+            with suppress(ForeignSpeech):
+                return quick(samples, cancelled)
         try:
-            return recogniser.recognise(samples, cancelled).english()
-        except ModelError as error:
-            if otherwise is None or isinstance(error, ForeignSpeech):
-                raise
-            return otherwise(samples, cancelled)
+            return careful(samples, cancelled)
+        except ModelError:
+            return quick(samples, cancelled)
 
     return recognise
 

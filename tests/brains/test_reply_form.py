@@ -80,6 +80,11 @@ def test_a_refusal_and_the_users_own_words_are_avoided() -> None:
     assert "Is my" not in reply_form("Is my train late today?").avoided
 
 
+def test_a_beginning_that_another_begins_with_bans_both() -> None:
+    both = ReplyForm(avoided=("I'm ", "I'm sorry, but")).grammar()
+    assert both == ReplyForm(avoided=("I'm ",)).grammar()
+
+
 def test_the_rest_of_a_reply_counts_what_it_has_already() -> None:
     form = ReplyForm(least=2, most=3)
     assert form.grammar("").startswith("root ::= [^")

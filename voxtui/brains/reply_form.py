@@ -61,7 +61,12 @@ _UNTOLD = ("I don't know, you", "You haven't told", "No, you haven't")
 _UNABLE = ("I can't", "I cannot", "I can only", "I'm not able")
 """Not to words that ask nothing of the assistant."""
 
-_AS_USER = ("My ", "I dr", "I'm ", *(f"I {letter}" for letter in "abcefgijklmnopqrsuvwxyz"))
+_AS_USER = (
+    "My ",
+    "I dr",
+    *(f"I {letter}" for letter in "abcefgijklmnopqrsuvwxyz"),
+    *(f"I'm {letter}" for letter in "abcdefghijklmopqrtuvwxyz"),
+)
 """Not to a question about the user, as if it were about the assistant. "I don't know" stays."""
 
 
@@ -107,6 +112,12 @@ class ReplyForm:
 @lru_cache(16)
 def _not_begun_by(beginnings: tuple[str, ...]) -> list[str]:
     """Return the rules of texts with none of the `beginnings`: a tree of their characters."""
+    others = set(beginnings)
+    beginnings = tuple(
+        text
+        for text in beginnings
+        if not any(text[:length] in others for length in range(1, len(text)))
+    )
     prefixes = sorted({text[:length] for text in beginnings for length in range(len(text))} | {""})
     names = {
         prefix: f"begun{number}" if number else "root" for number, prefix in enumerate(prefixes)

@@ -9,7 +9,14 @@ import pytest
 from tests.models.tiny_model import CONTENT
 from voxtui.brains.embedded import whisper as module
 from voxtui.brains.embedded.recogniser import Heard, Moonshine
-from voxtui.brains.embedded.whisper import Whisper, choose, is_here, log_mel, text_of
+from voxtui.brains.embedded.whisper import (
+    Whisper,
+    begins_twice,
+    choose,
+    is_here,
+    log_mel,
+    text_of,
+)
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import WHISPER, ModelFile
 from voxtui.models.installed import released_path
@@ -72,6 +79,7 @@ class FakeRuntime:
 
     def __init__(self, languages, no_speech=0.0, score=-0.1):
         self.languages, self.no_speech, self.score = languages, no_speech, score
+        self.texts, self.windows = ["ĠHola ."], []
         self.models = self
         self.StorageView = self
 
@@ -79,7 +87,7 @@ class FakeRuntime:
         return self
 
     def from_array(self, features):
-        assert features.shape == (1, 80, 600)
+        self.windows.append(features.shape[2])
         return features
 
     def encode(self, features):
@@ -91,7 +99,8 @@ class FakeRuntime:
     def generate(self, encoded, prompts, **options):
         self.prompt = prompts[0]
         result = type("Result", (), {})()
-        result.sequences, result.scores = [["ĠHola", "."]], [self.score]
+        text = self.texts.pop(0) if self.texts[1:] else self.texts[0]
+        result.sequences, result.scores = [text.split(" ")], [self.score]
         result.no_speech_prob = self.no_speech
         return [result]
 
@@ -113,6 +122,17 @@ def test_the_language_is_found_out(monkeypatch, tmp_path, languages, used):
     assert runtime.prompt[1] == used
 
 
+def test_a_short_window_is_given_up_where_the_words_begin_anew(monkeypatch, tmp_path):
+    runtime = FakeRuntime([])
+    runtime.texts = [" ".join(["ĠPulse", "Ġla", "Ġtecla"] * 2), "ĠPulse Ġla Ġtecla"]
+    monkeypatch.setattr(module, "import_module", lambda name: runtime)
+    whisper = Whisper(tmp_path, "es")
+    whisper.load()
+    assert whisper.recognise(np.zeros(16_000, np.float32)).text == "Pulse la tecla"
+    assert runtime.windows == [600, 3000]
+    assert not begins_twice("No no, no no, gracias") and not begins_twice("Sí, claro que sí, claro")
+
+
 def test_words_invented_for_silence_are_dropped(monkeypatch, tmp_path):
     runtime = FakeRuntime([], no_speech=0.9, score=-1.5)
     monkeypatch.setattr(module, "import_module", lambda name: runtime)
@@ -123,29 +143,26 @@ def test_words_invented_for_silence_are_dropped(monkeypatch, tmp_path):
 
 
 class Quick:
-    """FakeMoonshine: hears the same whatever is said."""
-
     def __init__(self, choice):
         pass
 
     def load(self): ...
 
-    def recognise(self, samples, cancelled=None, name=""):
-        return Heard("Quick words.")
-
     def close(self): ...
 
 
 @pytest.mark.parametrize(
-    ("fails", "text", "has_draft"),
+    ("fails", "seconds", "text", "has_draft"),
     [
-        ("", "Careful words.", True),
-        ("recognise", "Quick words.", True),
-        ("load", "Quick words.", False),
+        ("", 11, "Careful words.", True),
+        ("", 9, "Quick words.", True),
+        ("quick", 9, "Careful words.", True),  # in another language
+        ("recognise", 11, "Quick words.", True),
+        ("load", 11, "Quick words.", False),
     ],
 )
 def test_words_that_whisper_fails_on_are_those_that_were_shown(
-    monkeypatch, tmp_path, fails, text, has_draft
+    monkeypatch, tmp_path, fails, seconds, text, has_draft
 ):
     class Careful(Whisper):
         """FakeWhisper: fails where the test says."""
@@ -159,12 +176,18 @@ def test_words_that_whisper_fails_on_are_those_that_were_shown(
                 raise ModelError("Whisper failed.")
             return Heard("Careful words.")
 
-    monkeypatch.setattr(module, "Moonshine", Quick)
+    class Moonshine(Quick):
+        """FakeMoonshine: knows no word of another language."""
+
+        def recognise(self, samples, cancelled=None, name=""):
+            return Heard("Quick words.", tokens=4, log_probability=-9.0 if fails == "quick" else 0)
+
+    monkeypatch.setattr(module, "Moonshine", Moonshine)
     monkeypatch.setattr(module, "Whisper", Careful)
     monkeypatch.setattr(module, "is_here", lambda: True)
     monkeypatch.setattr("voxtui.models.installed.released_path", lambda model: tmp_path)
     notices = []
     with recogniser(Config(brain=BrainConfig(name="embedded")), notices.append, True) as to_text:
-        assert to_text.recognise(np.zeros(16_000, np.float32)) == text
+        assert to_text.recognise(np.zeros(16_000 * seconds, np.float32)) == text
         assert bool(to_text.draft) == has_draft
     assert bool(notices) == (fails == "load")

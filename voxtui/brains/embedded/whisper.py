@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from voxtui.brains.embedded.recogniser import Heard, Moonshine
+from voxtui.brains.embedded.recogniser import Heard, Moonshine, same_words
 from voxtui.brains.embedded.rescoring import LIVE_CANDIDATES, Rescoring
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.errors import ModelError, how_to_install
@@ -48,6 +48,9 @@ NO_SPEECH, UNSURE = 0.6, -1.0
 """Probability of silence from which on a transcript with a mean log-probability below the second
 value is invented."""
 
+FEWEST_REPEATED = 3
+"""Words of a beginning that is heard twice; a person may repeat fewer."""
+
 RUNTIME = "ctranslate2"
 
 
@@ -60,6 +63,8 @@ class Whisper:
     def __init__(self, folder: Path, language: str) -> None:
         self._folder = folder
         self._language = language
+        self.least_seconds = LEAST_SECONDS
+        """the shortest window"""
         self._lock = threading.Lock()
         self._runtime: Any = None
         self._model: Any = None
@@ -88,12 +93,12 @@ class Whisper:
             if cancelled is not None and cancelled.is_set():
                 return Heard("")
             try:
-                return self._recognise(samples)
+                return self._recognise(samples, self.least_seconds)
             except RuntimeError as error:
                 raise ModelError(f"Whisper failed: {str(error).rstrip('.')}.") from error
 
-    def _recognise(self, samples: Samples) -> Heard:
-        features = self._runtime.StorageView.from_array(log_mel(samples)[None])
+    def _recognise(self, samples: Samples, least: float) -> Heard:
+        features = self._runtime.StorageView.from_array(log_mel(samples, least)[None])
         encoded = self._model.encode(features)
         language = self._language or self._spoken(encoded)
         prompt = ["<|startoftranscript|>", f"<|{language}|>", "<|transcribe|>", "<|notimestamps|>"]
@@ -102,7 +107,10 @@ class Whisper:
         )
         if found.no_speech_prob > NO_SPEECH and found.scores[0] < UNSURE:
             return Heard("")
-        return Heard(text_of(found.sequences[0]))
+        text = text_of(found.sequences[0])
+        if least < WINDOW_SECONDS and begins_twice(text):
+            return self._recognise(samples, WINDOW_SECONDS)
+        return Heard(text)
 
     def _spoken(self, encoded: Any) -> str:
         """Return the language that is likely spoken, among those that voxtui knows."""
@@ -153,11 +161,11 @@ def choose(config: BrainConfig, candidates: int = LIVE_CANDIDATES) -> Recogniser
     return Whisper(folder, config.language)
 
 
-def log_mel(samples: Samples) -> Samples:
+def log_mel(samples: Samples, least: float = LEAST_SECONDS) -> Samples:
     """Return the features that the encoder takes, of shape (MELS, 100 a second)."""
     import numpy as np
 
-    seconds = max(LEAST_SECONDS, len(samples) / SAMPLE_RATE + SILENCE_SECONDS)
+    seconds = max(least, len(samples) / SAMPLE_RATE + SILENCE_SECONDS)
     sound = np.zeros(
         int(min(WINDOW_SECONDS, seconds) * SAMPLE_RATE) // (2 * HOP) * 2 * HOP, np.float32
     )
@@ -186,6 +194,13 @@ def mel_bands() -> Samples:
     rising, falling = -distances[:-2] / widths[:-1], distances[2:] / widths[1:]
     areas = 2.0 / (hertz[2:] - hertz[:-2])
     return (np.maximum(0.0, np.minimum(rising, falling)) * areas[:, None]).astype(np.float32)
+
+
+def begins_twice(text: str) -> bool:
+    """Return True if `text` begins anew, as it sometimes does where the window is short."""
+    words = same_words(text).split()
+    lengths = range(FEWEST_REPEATED, len(words) // 2 + 1)
+    return any(words[:length] == words[length : 2 * length] for length in lengths)
 
 
 def text_of(tokens: list[str]) -> str:

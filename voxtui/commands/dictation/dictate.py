@@ -92,7 +92,7 @@ def _dictate(config: Config, quiet: bool) -> Dictated:
             )
         prompt = "Speak. Space or Enter ends, Esc discards." if pressed else "Speak."
         if recognises_twice(config):
-            prompt += " Whisper then takes seconds."
+            prompt += " Then Whisper may take seconds."
         line = CaptionLine(prompt, quiet)
         dictation = Dictation(microphone_alone(config), silence_s, line)
         try:

@@ -242,7 +242,7 @@ def _whisper(config: Config) -> Finding:
         name = LANGUAGES[config.brain.language]
         return _checked("Whisper", lambda: _whisper_weights(config, name), verdict)
     if whisper.is_here():
-        what = f"{WHISPER.name} ({size}); `dictate` takes seconds for a second look by it, too"
+        what = f"{WHISPER.name} ({size}); `dictate` takes seconds for long parts by it, too"
         return Finding("ok", f"other languages: {what}")
     what = f"{WHISPER.name} ({size}) is not here, nor needed for English"
     return Finding("ok", f"other languages: {what}")

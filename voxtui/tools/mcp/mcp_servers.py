@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from voxtui.tools.mcp.mcp_session import Session
 
 CONNECT_SECONDS = 30.0
-"""Longest start of a server. `npx` and `uvx` install it at the first one."""
+"""Longest start of a server before a call."""
+
+INSTALL_SECONDS = 180.0
+"""Longest start of a server before its tools are allowed: `npx` and `uvx` install it then."""
 
 CALL_SECONDS = 30.0
 
@@ -111,11 +114,11 @@ class McpServers:
     # The loop's thread.
 
     async def _list(self, name: str) -> tuple[ListedTool, ...]:
-        return tuple((await self._connected(name)).listed.values())
+        return tuple((await self._connected(name, INSTALL_SECONDS)).listed.values())
 
     async def _call(self, allowed: AllowedTool, values: dict[str, Any]) -> ToolResult:
         server, name = self._servers[allowed.server], allowed.tool.name
-        session = await self._connected(allowed.server)
+        session = await self._connected(allowed.server, CONNECT_SECONDS)
         listed = session.listed.get(name)
         if listed is None or listed.digest(server.origin) != allowed.digest:
             what = "no longer offers" if listed is None else "describes in another way"
@@ -137,7 +140,7 @@ class McpServers:
             raise InputError(f"{server.name} could not do it: {reason}")
         return ToolResult(text, _sentence(text))
 
-    async def _connected(self, name: str) -> Session:
+    async def _connected(self, name: str, seconds: float) -> Session:
         """Return the open connection to a server, opened anew if it has ended."""
         if name not in self._servers:
             known = ", ".join(self._servers) or "none is configured"
@@ -150,12 +153,12 @@ class McpServers:
         if session is None or session.ended:
             session = self._sessions[name] = Session(self._servers[name])
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(seconds):
                 await session.ready()
         except TimeoutError:
             session.end()
             raise InputError(
-                f"{name} did not answer within {CONNECT_SECONDS:.0f} seconds.", session.last_error
+                f"{name} did not answer within {seconds:.0f} seconds.", session.last_error
             ) from None
         return session
 
