@@ -80,6 +80,12 @@ def test_a_refusal_and_the_users_own_words_are_avoided() -> None:
     assert "Is my" not in reply_form("Is my train late today?").avoided
 
 
+def test_what_was_told_may_be_said_as_if_of_the_assistant() -> None:
+    assert "My " in reply_form("What is my job?").avoided
+    assert "My " in reply_form("What is my job?", ["Who was Mozart?"]).avoided
+    assert "My " not in reply_form("What is my job?", ["I work as a baker."]).avoided
+
+
 def test_a_beginning_that_another_begins_with_bans_both() -> None:
     both = ReplyForm(avoided=("I'm ", "I'm sorry, but")).grammar()
     assert both == ReplyForm(avoided=("I'm ",)).grammar()

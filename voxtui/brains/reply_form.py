@@ -204,16 +204,16 @@ def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
         if any(map(rule.pattern.search, sentences)):
             topic = _topic(past[-1]) if rule.topic and past else ""
             opening = f"{rule.opening} {topic[0].upper()}{topic[1:]}" if topic else rule.opening
-            return _form(words, opening, rule.least, rule.most)
+            return _form(words, past, opening, rule.least, rule.most)
     if past and is_question and (subject := _subject(words)):
-        return _form(words, subject)
+        return _form(words, past, subject)
     if not tells or _language(words):
-        return _form(words)
+        return _form(words, past)
     if _has(plain, "scheduled") and (topic := _topic(words)):
-        return _form(words, f"All right, {topic}")
+        return _form(words, past, f"All right, {topic}")
     if any(_has(_plain(before), "advice") for before in past[-3:]):
-        return _form(words, "Then")
-    return _form(words, "That's", 2)
+        return _form(words, past, "Then")
+    return _form(words, past, "That's", 2)
 
 
 def _tables(words: str, plain: str, past: Sequence[str], tells: bool) -> list[str]:
@@ -235,12 +235,17 @@ def _has(plain: str, words: str) -> bool:
     return bool(_WORDS[words].search(plain))
 
 
-def _form(words: str, opening: str = "", least: int = 1, most: int = 3) -> ReplyForm:
-    return ReplyForm(opening, least, most, () if opening else _avoided(words))
+def _form(
+    words: str, past: Sequence[str], opening: str = "", least: int = 1, most: int = 3
+) -> ReplyForm:
+    return ReplyForm(opening, least, most, () if opening else _avoided(words, past))
 
 
-def _avoided(words: str) -> tuple[str, ...]:
-    """Return the beginnings that the reply to `words` may not have."""
+def _avoided(words: str, past: Sequence[str]) -> tuple[str, ...]:
+    """Return the beginnings that the reply to `words` may not have.
+
+    What the user has told may be said as "I live in Oslo.", which is better than not at all.
+    """
     plain = _plain(words)
     mine, yours = _has(plain, "mine"), _has(plain, "yours")
     avoided = [*_UNHELPFUL, *_parroted(words)]
@@ -248,7 +253,8 @@ def _avoided(words: str) -> tuple[str, ...]:
         avoided += _UNTOLD
     if not yours and ("?" in words or _has(plain, "statement")):
         avoided += _UNABLE
-    if mine and not yours and _has(plain, "about_user"):
+    is_known = any(_has(_plain(before), "mine") for before in past)
+    if mine and not yours and not is_known and _has(plain, "about_user"):
         avoided += _AS_USER
     return tuple(avoided)
 
