@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.fakes import LoudIsSpeech, frames
-from voxtui.commands.dictation import dictate
+from voxtui.commands.dictation import dictate_command
 from voxtui.commands.dictation import dictation as module
-from voxtui.commands.dictation.dictate import DictateOptions
+from voxtui.commands.dictation.dictate_command import DictateOptions
 from voxtui.commands.dictation.dictation import Dictation
 from voxtui.dialogue.components import sound_devices
 from voxtui.dialogue.components.sound_devices import Devices
@@ -179,14 +179,14 @@ def test_live_words_are_a_draft_where_a_careful_recogniser_has_the_last_word():
 
 def test_what_cannot_be_recognised_is_refused_before_anybody_speaks(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(dictate, "microphone_alone", lambda config: pytest.fail("opened"))
+    monkeypatch.setattr(dictate_command, "microphone_alone", lambda config: pytest.fail("opened"))
     config = Config(brain=BrainConfig(name="embedded", language="es"))
     for order in (None, "start"):
         with pytest.raises(ModelError, match="is Spanish"):
             if order:
-                dictate.run_order(order, config, DictateOptions(), [])
+                dictate_command.run_order(order, config, DictateOptions(), [])
             else:
-                dictate.run(config, DictateOptions())
+                dictate_command.run(config, DictateOptions())
 
 
 def test_frames_that_wait_come_before_the_next_caption():

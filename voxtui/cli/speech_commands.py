@@ -112,7 +112,7 @@ def dictate(
     heard.
     """
     config = options.load().config
-    from voxtui.commands.dictation.dictate import DictateOptions, run, run_order
+    from voxtui.commands.dictation.dictate_command import DictateOptions, run, run_order
     from voxtui.commands.dictation.dictation_daemon import serve
 
     if resident:

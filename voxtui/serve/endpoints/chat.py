@@ -21,8 +21,8 @@ from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import InputError, ModelError
 from voxtui.serve.endpoints.chat_completion import ChatCompletion, Message, Sound, parsed
-from voxtui.serve.exchange import Endpoint, Exchange
 from voxtui.serve.function_tools import Function, call_id, function_name, tool_name
+from voxtui.serve.http_exchange import Endpoint, Exchange
 from voxtui.serve.openai_types import HttpError, failed
 from voxtui.serve.upload import Disconnected, Spool, small_body
 

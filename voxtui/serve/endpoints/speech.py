@@ -18,7 +18,7 @@ from voxtui.audio.resampling import resample
 from voxtui.dialogue.speech.clauses import clauses
 from voxtui.errors import ModelError
 from voxtui.serve.endpoints.transcriptions import check_model
-from voxtui.serve.exchange import Endpoint, Exchange
+from voxtui.serve.http_exchange import Endpoint, Exchange
 from voxtui.serve.openai_types import MOST_SPOKEN, HttpError, SpeechRequest, decoded, failed
 from voxtui.serve.upload import Disconnected, small_body
 

@@ -19,7 +19,7 @@ from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.errors import InputError
 from voxtui.serve import openai_types
 from voxtui.serve.endpoints.recognition import Recognition
-from voxtui.serve.exchange import Endpoint, Exchange
+from voxtui.serve.http_exchange import Endpoint, Exchange
 from voxtui.serve.openai_types import HttpError, failed
 from voxtui.serve.upload import FormField, Spool, form
 

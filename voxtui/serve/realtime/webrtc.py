@@ -32,8 +32,8 @@ from voxtui.audio.pcm import as_pcm
 from voxtui.serve.openai_types import HttpError
 from voxtui.serve.realtime.concealment import Concealment
 from voxtui.serve.realtime.connection import ConnectionClosed
+from voxtui.serve.realtime.jitter_buffer import JitterBuffer
 from voxtui.serve.realtime.output_buffer import TRACK_RATE, OutputBuffer
-from voxtui.serve.realtime.packets import InOrder
 
 if TYPE_CHECKING:
     from aiortc import RTCDataChannel
@@ -298,7 +298,7 @@ def _tune(receiver: RTCRtpReceiver) -> None:
     """
     private: Any = receiver
     private.__dict__["_RTCRtpReceiver__jitter_buffer"] = _EachPacket()
-    take, order = private._handle_rtp_packet, InOrder[RtpPacket]()  # noqa: SLF001
+    take, order = private._handle_rtp_packet, JitterBuffer[RtpPacket]()  # noqa: SLF001
 
     async def take_in_order(packet: RtpPacket, arrival_time_ms: int) -> None:
         for ready in order.add(packet.sequence_number, packet):

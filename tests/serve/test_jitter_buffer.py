@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from voxtui.serve.realtime.packets import FAR, InOrder
+from voxtui.serve.realtime.jitter_buffer import FAR, JitterBuffer
 
 
 @pytest.mark.parametrize(
@@ -22,5 +22,5 @@ from voxtui.serve.realtime.packets import FAR, InOrder
     ],
 )
 def test_packets_leave_in_their_order_and_a_lost_one_costs_only_itself(arrive, leave):
-    order = InOrder[int]()
+    order = JitterBuffer[int]()
     assert [order.add(number, number) for number in arrive] == leave

@@ -14,7 +14,7 @@ FAR = 100
 P = TypeVar("P")
 
 
-class InOrder(Generic[P]):
+class JitterBuffer(Generic[P]):
     """Packets by their numbers, which wrap after 16 bits."""
 
     def __init__(self) -> None:
