@@ -28,7 +28,7 @@ from voxtui.cli.options import (
     CommonOptions,
     brain_option,
     global_options,
-    with_brain,
+    with_options,
 )
 from voxtui.errors import InputError, RemoteError, VoxtuiError, one_line
 from voxtui.settings.schema import Config
@@ -418,7 +418,7 @@ def transcribe(
     Ours is a voxtui serve that is started for it. The words of CLIP.wav are expected in CLIP.txt.
     VOXTUI_AGAINST_KEY is the key of --against.
     """
-    config = with_brain(options.load().config, brain)
+    config = with_options(options.load().config, brain)
     arguments = [*options.arguments, *(["--brain", brain] if brain else [])]
     wanted = TranscribeOptions(against, model, runs, compare, as_json)
     raise SystemExit(0 if run(config, arguments, clips, wanted) else FAILED_TURN)

@@ -248,7 +248,7 @@ def test_a_missing_chat_model_is_named_with_the_command_that_fetches_it(voxtui):
 
 def test_an_unknown_voice_is_refused(voxtui):
     printed = sentence(voxtui("ask", str(QUESTION), "--json", "--set", "voice.name=bob"))
-    assert printed.startswith("voxtui: The embedded voice speaks as af_heart only")
+    assert printed.startswith("voxtui: The embedded voice does not speak as 'bob'.")
 
 
 def test_a_missing_voxtral_is_refused_with_the_command_that_fetches_it(voxtui):

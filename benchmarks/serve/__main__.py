@@ -7,7 +7,7 @@ import sys
 import click
 
 from benchmarks.serve.load import LoadOptions, run
-from voxtui.cli.options import CommonOptions, brain_option, global_options, with_brain
+from voxtui.cli.options import CommonOptions, brain_option, global_options, with_options
 from voxtui.errors import VoxtuiError
 
 
@@ -26,7 +26,7 @@ def serve(
 
     Scripted components show the cost of the server, and the real models how many people they carry.
     """
-    with_brain(options.load().config, brain)
+    with_options(options.load().config, brain)
     arguments = [*options.arguments, *(["--brain", brain] if brain else [])]
     run(arguments, LoadOptions(turns, scripted, as_json))
 

@@ -22,10 +22,9 @@ from voxtui.errors import InputError
 def play(speaker: Speaker, level: float = 0.25) -> float:
     """Play 100 samples and return the seconds that were heard."""
     timestamps = Timestamps()
-    speaker.play(
-        SpeechChunk(np.full(100, level, np.float32), 24_000, ""), timestamps, lambda: False
-    )
-    return speaker.finish(timestamps, threading.Event())
+    never = threading.Event()
+    speaker.play(SpeechChunk(np.full(100, level, np.float32), 24_000, ""), timestamps, never)
+    return speaker.finish(timestamps, never)
 
 
 def test_two_programs_that_write_the_same_file_do_not_mix(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ class GatedBrain(ScriptedBrain):
         )
         for number, text in enumerate(REPLY):
             if number == 4:
-                self._gate.pass_through(request.cancelled.is_set)
+                self._gate.pass_through(request.cancelled)
                 fails, self._gate.fails = self._gate.fails, None
                 if fails:
                     raise fails
