@@ -135,6 +135,9 @@ def _not_begun_by(beginnings: tuple[str, ...]) -> list[str]:
 
 FREE = ReplyForm(most=0)
 
+QUOTING = ReplyForm("It says that", most=2)
+"""Of a result that is anybody's words. Without it, ordered deeds were told as done."""
+
 _MIRRORED = {
     "i": "you",
     "i'm": "you're",

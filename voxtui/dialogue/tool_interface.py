@@ -54,6 +54,8 @@ class Tool:
     acts: bool = False
     """it changes something, or reads something private, so a key must confirm each call, and
     "again" does not repeat it"""
+    quoted: bool = False
+    """its results are anybody's words: an answer made of one says whose they are"""
     trusted: bool = False
     """the user allows calls without a key, although it acts"""
     timeout_s: float = 5.0

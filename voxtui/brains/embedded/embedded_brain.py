@@ -31,7 +31,7 @@ from voxtui.brains.embedded.tool_prompt import (
 )
 from voxtui.brains.embedded.whisper import choose
 from voxtui.brains.prompting import after_clock, examples, instruction, until_repeated
-from voxtui.brains.reply_form import FREE, SPEAKABLE, ReplyForm, reply_form, with_note
+from voxtui.brains.reply_form import FREE, QUOTING, SPEAKABLE, ReplyForm, reply_form, with_note
 from voxtui.brains.speculation import SpeculationThread
 from voxtui.dialogue.data import Token, ToolCall, UserTranscript, Utterance
 from voxtui.dialogue.listening.name import after_name
@@ -228,6 +228,9 @@ class EmbeddedBrain:
             results = result_line(request.calls)
             prompt = self._prompt((*past, looked), results, options.with_clock(""))
             prompt += ASK + self._opening
+            called = {finished.call.name for finished in request.calls}
+            if any(tool.quoted and tool.name in called for tool in options.tools):
+                form = QUOTING
         else:
             prompt = self._question(past, words, options)
             choice, form = tool_choice(past, words, options), self._form(past, words, options)

@@ -70,6 +70,7 @@ def _tool(allowed: AllowedTool, server: McpServer, connections: McpServers) -> T
         (_trigger(allowed.tool.name, examples),),
         acts=not (allowed.always and allowed.tool.read_only),
         trusted=allowed.always,
+        quoted=True,
         timeout_s=CONNECT_SECONDS + CALL_SECONDS + 1,  # after the limits that have a sentence
         bridge="One moment.",
     )
