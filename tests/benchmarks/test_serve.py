@@ -68,7 +68,7 @@ def test_a_server_without_answers_is_one_sentence():
     failing = ScriptedBrain([ModelError("The model is gone.")])
     with serving(brain=failing) as running:
         server = Server(f"{running.url}/v1", 0.0, 0)
-        with pytest.raises(RemoteError, match="The answer was not completed: failed"):
+        with pytest.raises(RemoteError, match="failed: The model is gone"):
             serve.under_load(server, serve.Load(1, 1), SPOKEN, 0)
     with pytest.raises(RemoteError, match="cannot connect"):
         serve.under_load(Server("http://127.0.0.1:9/v1", 0.0, 0), serve.Load(1, 1), SPOKEN, 0)

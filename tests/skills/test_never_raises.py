@@ -74,6 +74,12 @@ def test_the_known_sentences(tmp_path):
         assert raised(tmp_path, [words] * len(MOMENTS)) == []
 
 
+def test_an_answer_to_a_question_about_words_with_braces(tmp_path):
+    skills = AssistantSkills(tmp_path, now=lambda: MOMENTS[0])
+    assert skills.answer(SkillRequest("remind me to water the {olx }"))
+    assert skills.answer(SkillRequest("at seven o'clock"))
+
+
 def test_some_sentences_of_the_rules_own_grammar(tmp_path):
     assert raised(tmp_path, list(islice(sentences(seed=1), 3000)))[:5] == []
 

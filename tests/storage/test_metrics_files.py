@@ -282,7 +282,7 @@ def test_quitting_does_not_wait_for_a_disk_that_hangs(folder, monkeypatch):
 WRITE = """
 import sys
 from pathlib import Path
-from tests.storage.test_metrics_log import keep, turn
+from tests.storage.test_metrics_files import keep, turn
 keep(Path(sys.argv[1]), *[turn(n) for n in range(1, 51)])
 """
 

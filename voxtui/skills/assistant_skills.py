@@ -116,7 +116,7 @@ class AssistantSkills:
             return itself
         meaning = understand(words, now, request.past)
         if meaning is None and retry:
-            meaning = understand(retry.format(words.strip(" .?!")), now)
+            meaning = understand(retry.replace("{}", words.strip(" .?!"), 1), now)
         match meaning:
             case None:
                 return None
