@@ -91,6 +91,12 @@ def test_a_beginning_that_another_begins_with_bans_both() -> None:
     assert both == ReplyForm(avoided=("I'm ",)).grammar()
 
 
+def test_a_reply_that_goes_on_later_may_not_complete_a_beginning_that_it_may_not_have() -> None:
+    form = ReplyForm(avoided=("I'm sorry, but", "Sure"))
+    assert '"b" begun1' in form.grammar("I'm sorry, ")
+    assert form.grammar("I'm glad").startswith("root ::= more")
+
+
 def test_the_rest_of_a_reply_counts_what_it_has_already() -> None:
     form = ReplyForm(least=2, most=3)
     assert form.grammar("").startswith("root ::= [^")

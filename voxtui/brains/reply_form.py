@@ -102,15 +102,21 @@ class ReplyForm:
             rules.insert(0, "root ::= tail")
         elif between:  # the sentence may still go on, as in 3.5
             rules.insert(0, f"root ::= tail | [^{_UNSPEAKABLE} ] more")
-        elif begun:
-            rules.insert(0, "root ::= more")
+        elif (rest := self._avoided_after(begun)) or not begun:
+            rules = [*_not_begun_by(rest, bool(begun)), *rules]
         else:
-            rules = [*_not_begun_by(self.avoided), *rules]
+            rules.insert(0, "root ::= more")
         return "\n".join(rules)
+
+    def _avoided_after(self, begun: str) -> tuple[str, ...]:
+        """Return how a reply that has `begun` may not go on; before it, how it may not begin."""
+        if self.opening:
+            return ()
+        return tuple(text[len(begun) :] for text in self.avoided if text.startswith(begun))
 
 
 @lru_cache(16)
-def _not_begun_by(beginnings: tuple[str, ...]) -> list[str]:
+def _not_begun_by(beginnings: tuple[str, ...], begun: bool) -> list[str]:
     """Return the rules of texts with none of the `beginnings`: a tree of their characters."""
     others = set(beginnings)
     beginnings = tuple(
@@ -126,7 +132,7 @@ def _not_begun_by(beginnings: tuple[str, ...]) -> list[str]:
     for prefix, name in names.items():
         longer = [text for text in beginnings if text.startswith(prefix) and text != prefix]
         letters = sorted({text[len(prefix)] for text in longer})
-        none = "" if prefix else f" {_ENDS}"  # a reply begins with neither
+        none = "" if prefix or begun else f" {_ENDS}"  # a reply begins with neither
         forms = [f"[^{_UNSPEAKABLE}{none}{''.join(letters)}] more"]
         forms += [f'"{char}" {names[prefix + char]}' for char in letters if prefix + char in names]
         rules.append(f"{name} ::= {' | '.join(forms)}")
