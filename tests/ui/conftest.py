@@ -115,6 +115,7 @@ class Screen:
         await self.pilot.pause()
         while self.app.turns.words_first:
             await self.pilot.pause(0.005)
+        await self.pilot.pause()  # a new place of the bar is laid out before it is painted
 
     async def press(self, *keys: str, after: float = 2.0) -> float:
         """Press each key `after` seconds past the one before; the time of the last."""

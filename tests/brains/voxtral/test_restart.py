@@ -31,6 +31,7 @@ def command(fault: str, cache: Path, checkpoint: Path, *arguments: str) -> list[
     return [*faulty, *arguments, *sets]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", SENTENCES)
 def test_the_screen_begins_again_by_itself(tiny_voxtral: Path, tmp_path: Path, fault: str) -> None:
     with PseudoTerminal(
