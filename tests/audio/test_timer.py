@@ -28,7 +28,7 @@ from voxtui.dialogue.protocols import Voice
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.settings.schema import Config
 from voxtui.skills.assistant_skills import AssistantSkills
-from voxtui.skills.ringing import CHIMES
+from voxtui.skills.timer_alarm import CHIMES
 from voxtui.skills.timer_store import Entries, Timer, TimerStore
 from voxtui.voices.hibari import HibariVoice
 

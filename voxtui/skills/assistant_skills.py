@@ -49,7 +49,7 @@ class AssistantSkills:
         tools: tuple[Tool, ...] = (),
         resources: ExitStack | None = None,
     ) -> None:
-        from voxtui.skills.ringing import Ringing
+        from voxtui.skills.timer_alarm import TimerAlarm
         from voxtui.skills.timer_store import Entries, TimerStore
 
         self._store = TimerStore(folder)
@@ -63,7 +63,7 @@ class AssistantSkills:
         self._lock: BaseFileLock | None = None
         """held by the one process that rings"""
         self._entries = Entries()
-        self._ringing = Ringing()
+        self._alarm = TimerAlarm()
         self._announced: datetime | None = None
         """the moment whose first chime was announced"""
         self._stop: tuple[bool, bool] | None = None
@@ -138,7 +138,7 @@ class AssistantSkills:
 
     def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
         """Stop what rings. See Skills."""
-        ringing = self._ringing
+        ringing = self._alarm
         rings = bool(ringing.entries) or (snooze and ringing.just_rang(utc(self.now())))
         if rings or missed:
             self._stop = (snooze, missed)
@@ -152,11 +152,11 @@ class AssistantSkills:
         from voxtui.skills.rules.timer_words import ringing_orders
 
         missed = any(one.missed for one in (*self._entries.timers, *self._entries.reminders))
-        rang = self._ringing.just_rang(utc(self.now()))
+        rang = self._alarm.just_rang(utc(self.now()))
         if not missed and not rang:
             return None
         orders = ringing_orders(words)
-        if missed and "clear" in orders and not self._ringing.entries:
+        if missed and "clear" in orders and not self._alarm.entries:
             self.stop_ringing(missed=True)
             return "Cleared."
         if rang and "snooze" in orders:
@@ -169,9 +169,9 @@ class AssistantSkills:
 
     def _snooze(self, seconds: float) -> str:
         """Have it ring again. Any thread."""
-        from voxtui.skills.ringing import snooze_sentence, snoozed
+        from voxtui.skills.timer_alarm import snooze_sentence, snoozed
 
-        again = self._ringing.entries or self._ringing.stopped
+        again = self._alarm.entries or self._alarm.stopped
         until = utc(self.now()) + timedelta(seconds=seconds)
         with self._store.changing() as change:
             change.entries = snoozed(change.entries, again, until)
@@ -215,14 +215,14 @@ class AssistantSkills:
 
     def _look(self) -> float:
         """Report changes of the files, ring what is due, and return seconds until the next look."""
-        from voxtui.skills.ringing import AHEAD_SECONDS
+        from voxtui.skills.timer_alarm import AHEAD_SECONDS
 
         try:
             self._carry_out_stop()
             self._read()
             now = utc(self.now())
             due = self._entries.next_due
-            if (due is not None or self._ringing.entries) and self._lock is None:
+            if (due is not None or self._alarm.entries) and self._lock is None:
                 self._lock = self._store.try_to_ring()
             if self._lock is None:
                 return LOOK_SECONDS
@@ -234,7 +234,7 @@ class AssistantSkills:
             if due is not None:
                 left = (due - now).total_seconds()
                 waits.append(left if due == self._announced else left - AHEAD_SECONDS)
-            if self._ringing.entries:
+            if self._alarm.entries:
                 waits.append(self._go_on_ringing(now))
             return max(0.001, min(waits))
         except InputError as error:
@@ -249,13 +249,13 @@ class AssistantSkills:
             return
         self._seen, self._entries = seen, self._store.read()
         stored = {*self._entries.timers, *self._entries.reminders}
-        if self._ringing.entries and not stored.intersection(self._ringing.entries):
+        if self._alarm.entries and not stored.intersection(self._alarm.entries):
             self._end_ringing()  # it was stopped, snoozed or cancelled, here or elsewhere
-        self._emit(CountdownsChanged(self._entries.countdowns(self._ringing.entries)))
+        self._emit(CountdownsChanged(self._entries.countdowns(self._alarm.entries)))
 
     def _announce(self, due: datetime | None, now: datetime) -> None:
         """Announce the first chime of what is due next, or that it is not due any more."""
-        from voxtui.skills.ringing import AHEAD_SECONDS, LATE_SECONDS
+        from voxtui.skills.timer_alarm import AHEAD_SECONDS, LATE_SECONDS
 
         if due is not None and (due - now).total_seconds() <= AHEAD_SECONDS:
             if due != self._announced:
@@ -269,13 +269,13 @@ class AssistantSkills:
 
     def _ring(self, now: datetime) -> None:
         from voxtui.skills.requests import due_sentence
-        from voxtui.skills.ringing import LATE_SECONDS, ring_due
+        from voxtui.skills.timer_alarm import LATE_SECONDS, ring_due
 
         with self._store.changing() as change:
             change.entries, rung = ring_due(change.entries, now)
         rings = [entry for entry, late in rung if late.total_seconds() < LATE_SECONDS]
         if rings:
-            self._ringing.add(rings, now)
+            self._alarm.add(rings, now)
         for entry, late in rung:
             self._emit(Rang(due_sentence(entry, late)))
             if entry not in rings:
@@ -285,7 +285,7 @@ class AssistantSkills:
         """Chime and speak again as it is due. Return the seconds until the next time."""
         from voxtui.skills.requests import due_sentence
 
-        ringing = self._ringing
+        ringing = self._alarm
         if ringing.missed(now):
             self._end_ringing()
             self._emit(CountdownsChanged(self._entries.countdowns()))
@@ -298,20 +298,20 @@ class AssistantSkills:
         return ringing.wait(now)
 
     def _end_ringing(self) -> None:
-        self._ringing.stop(utc(self.now()))
+        self._alarm.stop(utc(self.now()))
         self._emit(RingsIn(None))
         self._announced = None  # what is due at this moment is announced anew
 
     def _carry_out_stop(self) -> None:
         """Take what was stopped out of the files."""
-        from voxtui.skills.ringing import without, without_missed
         from voxtui.skills.rules.timer_words import SNOOZE_SECONDS
+        from voxtui.skills.timer_alarm import without, without_missed
 
         order, self._stop = self._stop, None
         if order is None:
             return
         snooze, missed = order
-        rang = self._ringing.entries
+        rang = self._alarm.entries
         if snooze:
             self._snooze(SNOOZE_SECONDS)
         with self._store.changing() as change:

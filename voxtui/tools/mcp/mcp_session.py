@@ -154,14 +154,12 @@ class Session:
         error = _first(error)
         if isinstance(error, VoxtuiError):
             return error
-        name, hint = self.server.name, self.last_error
-        if self.server.url:
-            reason = visible_line(str(error))[:200] or type(error).__name__
-            return InputError(f"The MCP server {name} at {self.server.url} failed: {reason}.")
-        if self.ended:
-            return InputError(f"The MCP server {name} has ended.", hint)
+        name = self.server.name
+        if self.ended and not self.server.url:
+            return InputError(f"The MCP server {name} has ended.", self.last_error)
+        place = f"{name} at {self.server.url}" if self.server.url else name
         reason = visible_line(str(error))[:200] or type(error).__name__
-        return InputError(f"The MCP server {name} failed: {reason}.", hint)
+        return InputError(f"The MCP server {place} failed: {reason}.", self.last_error)
 
     @asynccontextmanager
     async def _http(self) -> AsyncGenerator[Any]:

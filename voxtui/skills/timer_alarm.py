@@ -33,7 +33,7 @@ MISSED_DAYS = 1
 Entry = Timer | Reminder
 
 
-class Ringing:
+class TimerAlarm:
     """What rings now, and its schedule. Times are aware. One thread writes."""
 
     def __init__(self) -> None:
