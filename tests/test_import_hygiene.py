@@ -90,3 +90,38 @@ def test_the_screen_imports_textual_only_before_its_first_frame():
     assert imported & HEAVY == {"textual"}
     # The patterns of `about` compile for 50 ms, and the lock takes 30.
     assert {"voxtui.skills.rules.about_itself", "filelock"} & imported == set()
+
+
+BESIDE = """
+import sys, threading
+from voxtui.onnx_runtime import import_onnxruntime
+
+halfway, entered, name = threading.Event(), threading.Event(), "numpy/__config__.py"
+
+def pause_halfway(frame, event, argument):
+    if frame.f_code.co_filename.endswith(name) and not halfway.is_set():
+        halfway.set()
+        entered.wait(1)
+
+def import_numpy():
+    sys.settrace(pause_halfway)
+    import numpy
+
+def note_entry(frame, event, argument):
+    if frame.f_code.co_filename.endswith("numpy/_core/__init__.py"):
+        entered.set()
+
+other = threading.Thread(target=import_numpy)
+other.start()
+halfway.wait()
+sys.settrace(note_entry)
+imported = import_onnxruntime()
+other.join()
+print(imported.__name__, entered.is_set())
+"""
+
+
+def test_onnxruntime_waits_for_a_thread_that_imports_numpy():
+    """Two threads inside numpy can each wait for the other, and then an import fails."""
+    ran = subprocess.run([sys.executable, "-c", BESIDE], capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("onnxruntime False\n", "")

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-from importlib import import_module, resources
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from voxtui.errors import ModelError, first_line
+from voxtui.onnx_runtime import import_onnxruntime
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +29,7 @@ class OnnxKokoro:
     processor = "CPU"
 
     def __init__(self, path: Path) -> None:
-        onnxruntime: Any = import_module("onnxruntime")
+        onnxruntime = import_onnxruntime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = min(4, os.cpu_count() or 1)
         # Threads that poll for each other keep the chat model from a core.

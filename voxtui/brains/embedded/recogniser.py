@@ -17,12 +17,12 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.errors import ForeignSpeech, ModelError, how_to_install
+from voxtui.onnx_runtime import import_onnxruntime
 
 if TYPE_CHECKING:
     from threading import Event as Flag
@@ -188,7 +188,7 @@ class Moonshine:
 
     def _load(self) -> None:
         try:
-            onnxruntime: Any = import_module("onnxruntime")
+            onnxruntime = import_onnxruntime()
             folder = weights()
         except (ImportError, OSError) as error:
             raise ModelError(
