@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxtui.brains.prompting import EXAMPLES, examples, until_repeated
+from voxtui.brains.prompting import EXAMPLES, LAST_TOKENS, examples, until_repeated
 from voxtui.dialogue.turn_clock import clock_line
 from voxtui.settings.schema import BrainConfig, Config
 
@@ -34,17 +34,26 @@ def cut(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "whole"),
     [
         (
             "The fox asked what the bird was singing. " * 9,
-            "The fox asked what the bird was singing. The fox asked what the bird was singing. The",
+            "The fox asked what the bird was singing. The fox asked what the bird was singing.",
         ),
-        ("thank you " * 20, "thank you thank you thank you thank you"),
+        # A sentence of which nothing was said does not begin.
+        ("Go on and on. " * 5, "Go on and on. Go on and on. Go on and on."),
+        # It is noticed in the middle of a sentence that goes another way.
+        (
+            "The snail went to the edge of the big field and slept. "
+            "The snail went to the edge of the big field and ate a leaf. The end. The snail",
+            "The snail went to the edge of the big field and slept. "
+            "The snail went to the edge of the big field and ate a leaf.",
+        ),
+        ("thank you " * 40, ("thank you " * 16).strip()),  # it has no end
     ],
 )
-def test_a_reply_that_goes_in_circles_ends(text: str, kept: str) -> None:
-    assert cut(text) == kept
+def test_a_reply_that_goes_in_circles_ends_with_a_sentence(text: str, whole: str) -> None:
+    assert cut(text) == whole
 
 
 @pytest.mark.parametrize(
@@ -68,13 +77,22 @@ def runs(words: list[str], length: int) -> int:
 
 
 @given(st.lists(st.sampled_from(["a", "b", "ab", " ", " a b", ". ", "A", ""]), max_size=80))
-def test_a_reply_ends_at_the_token_that_completes_a_repetition(texts: list[str]) -> None:
+def test_a_reply_goes_on_to_the_end_of_the_sentence_that_repeats(texts: list[str]) -> None:
     kept = list(until_repeated(texts))
     assert kept == texts[: len(kept)]
-    for end in range(1, min(len(kept) + 1, len(texts)) + 1):
+
+    def repeats(end: int) -> bool:
         words = re.findall(r"\w+", "".join(texts[:end]).lower())
-        repeated = runs(words, 5) >= 3 or runs(words, 10) >= 2
-        assert repeated == (end > len(kept))
+        return runs(words, 5) >= 3 or runs(words, 8) >= 2
+
+    noticed = next((end for end in range(1, len(texts) + 1) if repeats(end)), None)
+    if noticed is None:
+        assert kept == texts
+        return
+    begun = "".join(texts[: noticed - 1]).rpartition(". ")[2].strip()
+    rest = texts[noticed - 1 : noticed - 1 + LAST_TOKENS] if begun else []
+    ends = (number for number, text in enumerate(rest) if text == ". ")
+    assert kept == texts[: noticed - 1] + rest[: next(ends, len(rest)) + 1]
 
 
 def test_the_work_is_in_proportion_to_the_reply() -> None:

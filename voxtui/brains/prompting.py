@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the benchmark of random weights runs without msgspec
@@ -62,8 +62,13 @@ def examples(config: Config) -> tuple[tuple[str, str], ...]:
     return ((after_clock(EXAMPLE_CLOCK, words), reply), *others)
 
 
-RUNS = ((5, 3), (10, 2))
-"""A reply goes in circles if it ends with 5 words for the third time, or with 10 for the second."""
+RUNS = ((5, 3), (8, 2))
+"""A reply goes in circles if it ends with 5 words for the third time, or with 8 for the second."""
+
+LAST_TOKENS = 24
+"""The most tokens for the rest of the sentence in which a reply goes in circles."""
+
+_SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)]*(?=\s|$)")
 
 
 def after_clock(clock: str, words: str) -> str:
@@ -78,20 +83,39 @@ def paragraphs(*texts: str) -> str:
 def until_repeated(texts: Iterable[str]) -> Iterator[str]:
     """Yield the tokens of a reply until it goes in circles, as small models do in a story.
 
-    The work is proportional to the reply.
+    The sentence in which it does so ends first, unless it has not begun or does not end soon. The
+    work is proportional to the reply.
     """
+    repeats, sentence = _repeats(), ""
+    left = -1  # tokens that may still follow, once it goes in circles
+    next(repeats)
+    for text in texts:
+        if left < 0 and repeats.send(text):
+            left = LAST_TOKENS if sentence.strip() else 0
+        if left == 0:
+            return
+        yield text
+        ends = list(_SENTENCE_END.finditer(f"{sentence}{text}"))
+        sentence = f"{sentence}{text}"[ends[-1].end() if ends else 0 :]
+        if left > 0:
+            left = 0 if ends else left - 1
+
+
+def _repeats() -> Generator[bool, str]:
+    """Take one token after another, and yield whether the text repeats itself as in RUNS."""
     seen = Counter[tuple[str, ...]]()
     words: list[str] = []
     """the last complete words"""
     growing = ""
     """the last word, which the next token may continue"""
-    for text in texts:
+    repeated = False
+    while True:
+        text = yield repeated
         *complete, growing = re.split(r"\W+", f"{growing}{text}".lower())
         for word in filter(None, complete):
             words = [*words, word][-RUNS[-1][0] :]
             seen.update(tuple(words[-length:]) for length, _ in RUNS if len(words) >= length)
         latest = [*words, growing] if growing else words
-        for length, times in RUNS:
-            if seen[tuple(latest[-length:])] + bool(growing) >= times:
-                return
-        yield text
+        repeated = any(
+            seen[tuple(latest[-length:])] + bool(growing) >= times for length, times in RUNS
+        )
