@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 from voxtui.brains.voxtral.prompt import (
@@ -15,11 +15,21 @@ from voxtui.brains.voxtral.prompt import (
     chat,
     without_trailing_zeros,
 )
-from voxtui.dialogue.data import Utterance
+from voxtui.dialogue.data import FinishedCall, Utterance
 from voxtui.dialogue.protocols import Past, PastTurn, ReplyOptions
 
 if TYPE_CHECKING:
     from voxtui.brains.voxtral.embedder import AudioEmbedder
+    from voxtui.dialogue.tool_interface import Tool
+
+
+def offered(options: ReplyOptions) -> tuple[Tool, ...]:
+    """Return the tools that may be called: any of them, as no words are known to match triggers."""
+    return tuple(
+        tool
+        for tool in options.tools
+        if tool.line and options.tool_choice in ("auto", "required", tool.name)
+    )
 
 
 class PromptHistory:
@@ -34,17 +44,23 @@ class PromptHistory:
         self._clips: list[tuple[Utterance, PromptClip]] = []
 
     def prompt(
-        self, past: Past, user_input: Utterance | str | None, options: ReplyOptions, longest: int
+        self,
+        past: Past,
+        user_input: Utterance | str | None,
+        options: ReplyOptions,
+        longest: int,
+        calls: Sequence[FinishedCall] = (),
     ) -> tuple[PromptIds, list[PromptClip]]:
         """Return the prompt and its clips. Drops the oldest turns of a past that is too long."""
         told = self._instruction if options.instruction is None else options.instruction
+        tools = offered(options)
         while True:
             exchanges = [
-                PromptTurn(self._part(turn.user_input), self._reply(turn), turn.clock)
+                PromptTurn(self._part(turn.user_input), self._reply(turn), turn.clock, turn.calls)
                 for turn in past
             ]
             now = None if user_input is None else self._part(user_input)
-            prompt = chat(self._tekken.encode, told, exchanges, now, options.clock)
+            prompt = chat(self._tekken.encode, told, exchanges, now, options.clock, tools, calls)
             if len(prompt) <= longest or not past:
                 break
             past = past[1:]
