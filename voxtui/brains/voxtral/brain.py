@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING
 from voxtui.brains.prompting import instruction
 from voxtui.brains.reply_form import QUOTING
 from voxtui.brains.reply_language import ReplyLanguage
-from voxtui.brains.voxtral import weights
-from voxtui.brains.voxtral.conversation import PromptHistory, offered
 from voxtui.brains.voxtral.cuda_errors import first_line, is_full, never_free, sentence_of
 from voxtui.brains.voxtral.model_thread import (
     ModelThread,
@@ -33,7 +31,9 @@ from voxtui.brains.voxtral.prompt import (
     TOOL_CALLS,
     Detokenizer,
     PromptClip,
+    PromptHistory,
     PromptIds,
+    offered,
     transcription,
 )
 from voxtui.dialogue.data import (
@@ -56,7 +56,7 @@ from voxtui.dialogue.protocols import (
 )
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.dialogue.timestamps import Milestone, Timestamps
-from voxtui.errors import ModelError
+from voxtui.errors import ModelError, how_to_install
 
 if TYPE_CHECKING:
     from voxtui.brains.voxtral.fast_path import FastPath
@@ -192,11 +192,16 @@ class VoxtralBrain:
         report_while(progress, f"fetching {self._directory.name}", run, lambda: done)
 
     def _load(self) -> None:
-        loaded = weights.load_model(self._directory, self._config, self._notify)
+        try:
+            from voxtui.brains.voxtral import weights
+
+            loaded = weights.load_model(self._directory, self._config, self._notify)
+        except ImportError as error:
+            raise ModelError("Voxtral is not installed.", how_to_install("voxtral")) from error
         self.tekken, self.transcriber = loaded.tekken, loaded.transcriber
         self._device, self._on_gpu = loaded.device, loaded.on_gpu
         self._plain = loaded.generator
-        self._conversation = PromptHistory(loaded.tekken, self._plain.embedder, self.instruction)
+        self._conversation = PromptHistory(loaded.tekken, self.instruction)
         self._loaded = True
 
     def _try_fast_path(self, stopping: Flag) -> None:
@@ -213,7 +218,7 @@ class VoxtralBrain:
     def _use(self, fast_path: FastPath | None) -> None:
         """Answer by `fast_path`, or by the plain one. Each encodes an utterance once, for all."""
         self.fast_path = fast_path
-        self._conversation.embedder = self.transcriber.embedder = self.generator.embedder
+        self.transcriber.embedder = self.generator.embedder
 
     def _rehearse(self, stopping: Flag) -> None:
         """Answer and transcribe noise, because the first use of each kernel is slow.
@@ -284,6 +289,8 @@ class VoxtralBrain:
         self._thread.succeeded()
 
     def _reply_by_model(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
+        from voxtui.brains.voxtral.weights import gpu_bytes
+
         user_input, timestamps = request.user_input, request.timestamps
         released = timestamps.at(Milestone.RELEASED) or time.monotonic()
         if isinstance(user_input, str):
@@ -310,7 +317,7 @@ class VoxtralBrain:
                 return
             yield Token(text.text(token), token)
             if number == 0:  # after the first token, because the query takes time
-                timestamps.gpu_bytes = weights.gpu_bytes()
+                timestamps.gpu_bytes = gpu_bytes()
         if rest := text.rest():
             yield Token(rest)
 

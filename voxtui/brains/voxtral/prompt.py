@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
+import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,9 @@ from voxtui.dialogue.data import ToolCall
 from voxtui.errors import strip_control_characters
 
 if TYPE_CHECKING:
-    from voxtui.dialogue.data import FinishedCall, Samples
+    # The benchmark of random weights imports this module without msgspec.
+    from voxtui.dialogue.data import FinishedCall, Samples, Utterance
+    from voxtui.dialogue.protocols import Past, PastTurn, ReplyOptions
     from voxtui.dialogue.tool_interface import Tool
 
 BOS, EOS, INST, END_INST, PAD = 1, 2, 3, 4, 11
@@ -39,7 +42,7 @@ PromptIds = list[int]
 index. Two prompts share a prefix where their ids are equal."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class PromptClip:
     """The sound of one turn, as the model sees it."""
 
@@ -118,7 +121,7 @@ def chat(
     else:
         parts += _before_audio(before, clock)
     ids = (encode(part) if isinstance(part, str) else part for part in parts if part != "")
-    return list(chain.from_iterable(ids))
+    return list(itertools.chain.from_iterable(ids))
 
 
 def _user(before: str, clock: str, user_input: PromptClip | str) -> list[str | Iterable[int]]:
@@ -190,6 +193,82 @@ class Tekken:
             return ToolCall(str(name), _json(arguments), str(call.get("id", "")))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return ToolCall("")
+
+
+def offered(options: ReplyOptions) -> tuple[Tool, ...]:
+    """Return the tools that may be called: any of them, as no words are known to match triggers."""
+    return tuple(
+        tool
+        for tool in options.tools
+        if tool.line and options.tool_choice in ("auto", "required", tool.name)
+    )
+
+
+class PromptHistory:
+    """Makes the prompts of a conversation, in which the user's voice stays sound.
+
+    The same utterance is the same clip each time, so it is encoded once. On the model's thread.
+    """
+
+    def __init__(self, tekken: Tekken, instruction: str) -> None:
+        self._tekken, self._instruction = tekken, instruction
+        self._numbers = itertools.count()
+        self._clips: list[tuple[Utterance, PromptClip]] = []
+
+    def prompt(
+        self,
+        past: Past,
+        user_input: Utterance | str | None,
+        options: ReplyOptions,
+        longest: int,
+        calls: Sequence[FinishedCall] = (),
+    ) -> tuple[PromptIds, list[PromptClip]]:
+        """Return the prompt and its clips. Drops the oldest turns of a past that is too long."""
+        system = self._instruction if options.instruction is None else options.instruction
+        encode, tools = self._tekken.encode, offered(options)
+        while True:
+            exchanges = [
+                PromptTurn(self._part(turn.user_input), self._reply(turn), turn.clock, turn.calls)
+                for turn in past
+            ]
+            now = None if user_input is None else self._part(user_input)
+            prompt = chat(encode, system, exchanges, now, options.clock, tools, calls)
+            if len(prompt) <= longest or not past:
+                break
+            past = past[1:]
+        clips = [s for s in (*(e.user_input for e in exchanges), now) if isinstance(s, PromptClip)]
+        numbers = {clip.number for clip in clips}
+        self._clips = [(whose, clip) for whose, clip in self._clips if clip.number in numbers]
+        return prompt, clips
+
+    def clip(self, utterance: Utterance) -> PromptClip:
+        """Return the clip of an utterance, the same one each time."""
+        for whose, clip in self._clips:
+            if whose.is_same(utterance):
+                return clip
+        clip = PromptClip(next(self._numbers), without_trailing_zeros(utterance.samples))
+        self._clips.append((utterance, clip))
+        return clip
+
+    @contextlib.contextmanager
+    def passing(self) -> Generator[None]:
+        """Forget at the end of the block the clips that it added."""
+        before = list(self._clips)
+        try:
+            yield
+        finally:
+            self._clips = before
+
+    def forget(self) -> None:
+        self._clips = []
+
+    def _part(self, user_input: Utterance | str) -> PromptClip | str:
+        return user_input if isinstance(user_input, str) else self.clip(user_input)
+
+    def _reply(self, turn: PastTurn) -> list[int]:
+        """Return the tokens of a reply. Encodes its text only if another brain wrote it."""
+        ids = [token.id for token in turn.reply if token.id is not None]
+        return ids or self._tekken.encode(turn.reply_text)
 
 
 class Detokenizer:
