@@ -665,6 +665,7 @@ WRONG = [{"type": "output_text", "text": "Hello."}]
         (UPDATE, {}, "", "session"),
         ("input_audio_buffer.append", {"audio": "!"}, "", "audio"),
         ("input_audio_buffer.append", {"audio": 5}, "", "audio"),
+        ("input_audio_buffer.append", {"audio": "ä"}, "", "audio"),
         ("input_audio_buffer.commit", {}, "input_audio_buffer_commit_empty", None),
         ("response.cancel", {}, "response_cancel_not_active", None),
         (CREATE, {"response": {"conversation": "none"}}, NOT, "response.conversation"),
@@ -696,8 +697,11 @@ def test_what_cannot_be_done_is_an_error_and_the_session_goes_on(manual, kind, f
     assert error["message"]
 
 
+DEEP = '{"type": "session.update", "session": ' + '{"a": ' * 5000 + "1" + "}" * 5001
+
+
 def test_what_is_no_json_is_an_error_too(manual):
-    for message in ("{", "[]", "5", '"text"'):
+    for message in ("{", "[]", "5", '"text"', "[" * 100_000, DEEP):
         manual.socket.send_text(message)
         assert manual.until("error")["error"]["message"]
 

@@ -8,10 +8,9 @@ import socket
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from starlette.responses import Response
 
-from voxtui.serve.openai_types import SERVER, HttpError
+from voxtui.serve.openai_types import SERVER, HttpError, decoded
 from voxtui.serve.realtime.connection import ENDPOINT, NORMAL
 from voxtui.serve.realtime.protocol import new_id
 from voxtui.serve.upload import Disconnected, FormField, form, small_body
@@ -129,10 +128,7 @@ async def _offer(request: Request) -> tuple[str, dict[str, Any] | None]:
         raise HttpError(400, "The form has no field `sdp`.", param="sdp")
     if "session" not in fields:
         return fields["sdp"], None
-    try:
-        return fields["sdp"], msgspec.json.decode(fields["session"], type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise HttpError(400, f"{error}.", param="session") from error
+    return fields["sdp"], decoded(fields["session"].encode(), dict[str, Any])
 
 
 def _model(session: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from voxtui.serve.openai_types import LIMIT, HttpError
+from voxtui.serve.openai_types import LIMIT, HttpError, decoded
 from voxtui.serve.realtime.protocol import new_id
 from voxtui.serve.upload import small_body
 
@@ -52,10 +52,7 @@ class ClientSecrets:
 
     def _make(self, body: bytes) -> dict[str, Any]:
         """Make a key. Raises HttpError."""
-        try:
-            request = msgspec.json.decode(body or b"{}", type=_Request)
-        except msgspec.DecodeError as error:
-            raise HttpError(400, f"{error}.") from error
+        request = decoded(body or b"{}", _Request)
         settings = self._default.updated(request.session)
         if len(self._keys) >= MOST_KEYS:
             raise HttpError(429, f"{MOST_KEYS} client secrets are valid already.", kind=LIMIT)

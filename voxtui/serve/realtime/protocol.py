@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
+from voxtui.serve.openai_types import NOT_JSON
 from voxtui.serve.realtime.session_settings import Json, Settings, invalid, invalid_field
 from voxtui.serve.realtime.wire_audio import Sound
 from voxtui.storage.derived_latencies import stages
@@ -113,9 +114,9 @@ def parse(message: str | bytes) -> ClientEvent:
     except msgspec.ValidationError as error:
         refusal = invalid_field(error, "")
         refusal.error["param"] = refusal.error["param"] or "type"
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except NOT_JSON:
         refusal = invalid("The message is not JSON.", code="invalid_json")
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+    with suppress(*NOT_JSON):
         event_id = msgspec.json.decode(message, type=_Id).event_id
         refusal.error["event_id"] = event_id if isinstance(event_id, str) else None
     raise refusal
@@ -222,11 +223,17 @@ class _Message(_OfClient, tag="message"):
     content: list[_Part] = []
 
 
+_ClientItem: TypeAlias = _Call | _Result | _Message
+_CLIENT_ITEM: Any = _ClientItem
+
+
 def item_of(given: object) -> Item:
     """Return the item that a client wants to add: a text, a call or a result. Raises HttpError."""
+    whole = given
     if isinstance(given, dict):
-        given = {"type": "message", **given}
-    item = _converted(given, _Call | _Result | _Message, "item")
+        fields: Json = dict(given)  # type: ignore[reportUnknownArgumentType]
+        whole = {"type": "message", **fields}
+    item: _ClientItem = _converted(whole, _CLIENT_ITEM, "item")
     name = item.id or new_id("item")
     match item:
         case _Call():
