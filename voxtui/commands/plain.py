@@ -274,7 +274,8 @@ class Plain:
         if not self._in_reply:
             click.echo("Vox: ", nl=False)
             self._in_reply = True
-        click.echo(text, nl=False)  # flushes, too
+        # Indented, so that no line of an answer looks like one of the user or of a tool.
+        click.echo(text.replace("\n", "\n     "), nl=False)  # flushes, too
         if self.session.turn is not None:
             self.session.turn.timestamps.record(Milestone.FIRST_SHOWN)
 
