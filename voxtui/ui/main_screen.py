@@ -179,8 +179,8 @@ class MainScreen(PromptScreen):
         show_past(self.transcript, past)
 
     def action_undo(self) -> None:
+        self.program.clear_notifications()  # "/undo brings it back" is no longer true
         if self._removed is not None:
-            self.program.clear_notifications()  # "it was removed" is no longer true
             put_back(self.session, self._removed)
             self.turns.put_back()
             self._removed = None
