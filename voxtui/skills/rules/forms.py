@@ -43,7 +43,7 @@ def matches(forms: Forms, text: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 ENGLISH = read_tables("english.toml")
 PARTS: dict[str, str] = ENGLISH["parts"]
-PARTS |= {"weekdays": "|".join(WEEKDAYS), "months": "|".join(MONTHS)}
+PARTS.update(weekdays="|".join(WEEKDAYS), months="|".join(MONTHS))
 
 
 def pattern(form: str, **parts: str) -> re.Pattern[str]:
