@@ -10,9 +10,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from voxtui.dialogue.events import CountdownsChanged, Event, Notice, Rang, Reminded, RingsIn
-from voxtui.dialogue.protocols import SkillAnswer
-from voxtui.dialogue.tool_interface import Tool, offered, rule_call
+from voxtui.dialogue.protocols import SkillAnswer, SkillRequest
+from voxtui.dialogue.tool_interface import Tool, ToolResult, offered, rule_call
 from voxtui.dialogue.turn.safe_skills import log_failure
 from voxtui.errors import InputError
 from voxtui.skills.local_time import utc
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
     from voxtui.dialogue.data import ToolCall
-    from voxtui.dialogue.protocols import SkillRequest
 
 LOOK_SECONDS = 1.0
 """Interval at which the files are checked, because another voxtui may change them."""
@@ -29,8 +30,18 @@ LOOK_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 """Longest wait for the thread. It may be compiling the rules, which takes a tenth of a second."""
 
+_SPOKEN = (
+    ("timer", "set, change, stop or list timers, alarms and reminders", True),
+    ("clock", "the time, the date, days until a date, sums, units", False),
+)
+"""The rules as tools: name, line, and whether they change something."""
+
 _QUIET_AGAIN = "That is done already. Say it again if you want it twice."
 _RINGS_IF_OPEN = "It rings while voxtui is open."
+
+
+class _Words(msgspec.Struct, forbid_unknown_fields=True):
+    request: str
 
 
 class AssistantSkills:
@@ -56,7 +67,7 @@ class AssistantSkills:
         self._rings = rings
         self._emit: Callable[[Event], object] = lambda event: None
         self.now = now
-        self.tools = tools
+        self.tools = (*tools, *self._spoken_tools()) if tools else ()
         self._resources = resources or ExitStack()
         self._retry = ""
         """the request that the user's next words complete"""
@@ -94,6 +105,24 @@ class AssistantSkills:
         """Return the answer to the user's words, the call of a tool, or None. See Skills."""
         answer = self._answer(request)
         return SkillAnswer(answer) if isinstance(answer, str) else answer
+
+    def _spoken_tools(self) -> tuple[Tool, ...]:
+        """Return the rules as tools, for a brain that answers before it knows the words."""
+        about = {"type": "string", "description": "what the user wants, in English words"}
+        schema = {"type": "object", "properties": {"request": about}, "required": ["request"]}
+        text = msgspec.json.encode(schema).decode()
+        return tuple(
+            Tool(name, line, self._call, text, acts=acts, trusted=True, unheard=True)
+            for name, line, acts in _SPOKEN
+        )
+
+    def _call(self, arguments: str, cancelled: threading.Event) -> ToolResult:
+        words = msgspec.json.decode(arguments, type=_Words).request
+        answer = self._answer(SkillRequest(words))
+        said = answer.text if isinstance(answer, SkillAnswer) else answer
+        if not isinstance(said, str):
+            raise InputError("I did not understand that. Please say it in other words.")
+        return ToolResult("", said)
 
     def _answer(self, request: SkillRequest) -> SkillAnswer | ToolCall | str | None:
         from voxtui.skills.requests import acts, carry_out
