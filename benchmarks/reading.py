@@ -124,7 +124,10 @@ class Visits:
         from threading import Event
 
         self._count += 1
-        protocols: Any = import_module("voxtui.dialogue.protocols")
+        try:
+            protocols: Any = import_module("voxtui.dialogue.protocols")
+        except ImportError:  # the name of the other version
+            protocols = import_module("voxtui.dialogue.interfaces")
         options = getattr(protocols, "ReplyOptions", None) or protocols.Manner
         asked = options(instruction=instruction(client))
         prompt = self._brain._question((), f"Say a word, number {self._count}.", asked)

@@ -18,10 +18,9 @@ from torch import Tensor
 
 from benchmarks.voxtral.random_weights import random_model
 from benchmarks.voxtral.systems import RATE, words
+from voxtui.brains.voxtral.audio_encoder import AudioEmbedder
 from voxtui.brains.voxtral.decoder import Decoder
-from voxtui.brains.voxtral.embedder import AudioEmbedder
-from voxtui.brains.voxtral.fp8 import logits, quantise
-from voxtui.brains.voxtral.generate import ReplyGenerator
+from voxtui.brains.voxtral.generate import ReplyGenerator, Sampler
 from voxtui.brains.voxtral.prompt import (
     EOS,
     PromptClip,
@@ -31,8 +30,7 @@ from voxtui.brains.voxtral.prompt import (
     transcription,
     without_trailing_zeros,
 )
-from voxtui.brains.voxtral.sampling import Sampler
-from voxtui.brains.voxtral.weights import best_device, load, parts
+from voxtui.brains.voxtral.weights import best_device, load, logits, parts, quantise
 from voxtui.errors import InputError
 
 RANDOM = "random"

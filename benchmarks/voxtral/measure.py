@@ -40,14 +40,14 @@ from benchmarks.voxtral.systems import (
 )
 from benchmarks.voxtral.torch_products import linear
 from voxtui.brains.speculation import SpeculationThread
+from voxtui.brains.voxtral.audio_encoder import AudioEmbedder
 from voxtui.brains.voxtral.decoder import Cache, Decoder
-from voxtui.brains.voxtral.embedder import AudioEmbedder
 from voxtui.brains.voxtral.fast_path import use_kernels
-from voxtui.brains.voxtral.fp8 import Fp8Weight, quantise
 from voxtui.brains.voxtral.generate import REHEARSED
 from voxtui.brains.voxtral.graphs import CudaRecorder
 from voxtui.brains.voxtral.model_thread import ModelWork
 from voxtui.brains.voxtral.prompt import PromptTurn
+from voxtui.brains.voxtral.weights import Fp8Weight, quantise
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
 
 if TYPE_CHECKING:

@@ -17,11 +17,10 @@ import numpy as np
 import torch
 import transformers
 
+from voxtui.brains.voxtral.audio_encoder import AudioEmbedder
 from voxtui.brains.voxtral.decoder import Decoder
-from voxtui.brains.voxtral.embedder import AudioEmbedder
-from voxtui.brains.voxtral.generate import ReplyGenerator
+from voxtui.brains.voxtral.generate import ReplyGenerator, Sampler
 from voxtui.brains.voxtral.prompt import EOS, PromptClip, PromptIds, PromptTurn, chat, token_ids
-from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.weights import parts
 
 RATE = 16_000

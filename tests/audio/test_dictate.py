@@ -77,7 +77,7 @@ def shell(virtual_audio: VirtualAudio, tmp_path: Path) -> Iterator[Shell]:
 
 def test_words_go_into_a_substitution_and_a_pane(shell, virtual_audio):
     shell.types('said="$(voxtui dictate)"; clear; echo "<$said> $?"')
-    shell.shows("Speak. Space or Enter ends, Esc discards.")
+    shell.shows("Speak. Space or Enter ends, Esc drops.")
     assert virtual_audio.say(CLIP).wait() == 0
     shell.shows(WORDS)  # the caption, while it listens
     shell.presses("Space")

@@ -153,8 +153,12 @@ def test_a_question_may_be_about_the_text_of_a_pipe(ask, arguments):
     assert text.attached and "red\nblue\n" in text.user_text
 
 
-def test_a_question_in_quotes_needs_no_pipe(ask):
-    ran = ask("What is it?", brain=ScriptedBrain(["Noon."]), pace=None)
+LONGER_THAN_A_FILE_NAME = "What is it, if it goes on? " * 20
+
+
+@pytest.mark.parametrize("question", ["What is it?", LONGER_THAN_A_FILE_NAME])
+def test_a_question_in_quotes_needs_no_pipe(ask, question):
+    ran = ask(question, brain=ScriptedBrain(["Noon."]), pace=None)
     assert (ran.exit_code, ran.stdout) == (0, "Noon.\n")
 
 

@@ -1,5 +1,10 @@
 """Dictation: frames of a microphone become words while they arrive."""
 
+import fcntl
+import os
+import struct
+import sys
+import termios
 import threading
 import time
 
@@ -9,7 +14,7 @@ import pytest
 from tests.fakes import LoudIsSpeech, frames
 from voxtui.commands.dictation import dictate_command
 from voxtui.commands.dictation import dictation as module
-from voxtui.commands.dictation.dictate_command import DictateOptions
+from voxtui.commands.dictation.dictate_command import CaptionLine, DictateOptions
 from voxtui.commands.dictation.dictation import Dictation
 from voxtui.dialogue.components import sound_devices
 from voxtui.dialogue.components.sound_devices import Devices
@@ -291,3 +296,58 @@ def test_control_characters_and_line_breaks_of_a_recogniser_are_removed():
     dictation.open()
     found = dictation.listen(VadConfig(), LoudIsSpeech(), to_text, lambda: None)
     assert found.text == "One[2J two."
+
+
+PROMPT = "Speak. Space or Enter ends, Esc drops."
+
+
+class LineOfATerminal:
+    """FakeStderr: a terminal of so many columns, which keeps what was written."""
+
+    def __init__(self, columns):
+        self.written, self._here = "", os.openpty()
+        fcntl.ioctl(self._here[0], termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    def isatty(self):
+        return True
+
+    def fileno(self):
+        return self._here[1]
+
+    def close(self):
+        for end in self._here:
+            os.close(end)
+
+    def write(self, text):
+        self.written += text
+
+    def flush(self):
+        pass
+
+    @property
+    def line(self):
+        return self.written.rpartition("\r\x1b[K")[2]
+
+
+@pytest.mark.parametrize(
+    ("columns", "line", "caption"),
+    [
+        (
+            80,
+            f"{PROMPT} Then Whisper may take seconds.",
+            "one two three four five six seven 漢字漢",
+        ),
+        (40, f"{PROMPT} ", "ne two three four five six seven 漢字漢"),
+    ],
+)
+def test_a_narrow_terminal_shows_the_beginning_of_the_prompt_and_the_end_of_the_words(
+    monkeypatch, columns, line, caption
+):
+    terminal = LineOfATerminal(columns)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    shown = CaptionLine(f"{PROMPT} Then Whisper may take seconds.", quiet=False)
+    shown.listening()
+    assert terminal.line == line
+    shown.caption("one two three four five six seven 漢字漢")
+    assert terminal.line == caption
+    terminal.close()

@@ -57,6 +57,21 @@ def test_stdin_a_file_and_words_are_spoken(say):
     assert say("--text", "Just words") == (0, "", ["Just words."])
 
 
+@pytest.mark.parametrize("words", [("The build is done.",), ("The", "build", "is", "done.")])
+def test_words_need_no_option(say, words):
+    assert say(*words) == (0, "", ["The build is done."])
+
+
+def test_a_single_word_is_a_file_if_there_is_one_or_it_looks_like_a_path(say):
+    Path("notes").write_text("From a file.")
+    assert say("notes") == (0, "", ["From a file."])
+    assert say("Hello.") == (0, "", ["Hello."])
+    assert say("Hello " * 100)[0] == 0  # longer than a name of a file may be
+    for missing in ("notes.txt", "docs/notes"):
+        with pytest.raises(InputError, match=f"{missing}: there is no such file"):
+            say(missing)
+
+
 def test_the_text_is_spoken_in_the_configured_language(say):
     voice = BeepVoice()
     assert say("--text", "Bonjour.", "--set", "brain.language=fr", voice=voice)[0] == 0
@@ -86,10 +101,10 @@ def test_the_speech_is_written_to_a_file(say):
         ((), b"ab\xc3\xa9\xff", "stdin: is not UTF-8 text: byte 4 is invalid."),
         ((), b"ab\xc3", "stdin: is not UTF-8 text: byte 2 is invalid."),
         ((), b"ab\x00c", "stdin: is not text: byte 2 is NUL."),
-        (("hello world",), b"", "hello world: there is no such file. To say words: voxtui say "
-         "--text WORDS"),
+        (("hello.txt",), b"", "hello.txt: there is no such file. To say these words: voxtui say "
+         "--text hello.txt"),
         ((".",), b"", ".: is a directory, not a text."),
-        (("--text", "a", "file"), b"", "FILE, --text and --clipboard exclude each other."),
+        (("--text", "a", "file"), b"", "FILE or WORDS, --text and --clipboard exclude each other."),
         (("--text", "a", "--set", "voice.engine=none"), b"",
          "There is no voice: voice.engine is none."),
     ],

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.fakes import ScriptedBrain
@@ -132,6 +132,7 @@ def test_push_to_talk(pieces, gap_s, pace):
 
 @few
 @given(PIECES, GAPS, PACES, st.sampled_from(["server_vad", "semantic_vad"]), st.booleans())
+@example([350, 350, 350], 2.0, 0, "server_vad", False)  # a gap 50 ms after speech has begun
 def test_detected_speech(pieces, gap_s, pace, detection, answers):
     sound = speech(600, 900, 500, rate=RATE, pause_ms=1000)
     listening = {"type": detection, "create_response": answers}

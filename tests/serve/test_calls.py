@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from contextlib import asynccontextmanager
 from fractions import Fraction
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from voxtui.serve.realtime.calls import addresses
 from voxtui.settings.schema import Config, ServeConfig
 
 aiortc = pytest.importorskip("aiortc", reason="the extra [webrtc] is not installed")
+from aiortc.codecs.opus import OpusDecoder  # noqa: E402
 from av import AudioFrame  # noqa: E402
 
 from voxtui.serve.realtime.connection import ConnectionClosed  # noqa: E402
@@ -184,6 +186,26 @@ async def test_no_sound_of_a_call_is_lost_at_any_pace(pace, detects):
             first, second = (loud_seconds(said) for said in brain.said)
             assert first == pytest.approx(1.2, abs=0.04)
             assert second == pytest.approx(1.2, abs=0.04)
+
+
+async def test_a_commit_waits_for_a_decoder_that_is_behind(monkeypatch):
+    decode = OpusDecoder.decode
+
+    def slow(self: OpusDecoder, encoded: object) -> object:
+        time.sleep(0.01)  # a busy machine
+        return decode(self, encoded)
+
+    monkeypatch.setattr(OpusDecoder, "decode", slow)
+    brain = ScriptedBrain(["Yes."])
+    with serving(brain=brain) as server:
+        async with calling(server, PUSH_TO_TALK) as peer:
+            peer.mouth.pace = 12.0
+            await peer.speak(60)
+            peer.mouth.pace = 1.0
+            peer.send("input_audio_buffer.commit")
+            peer.send("response.create")
+            await peer.until("response.done")
+            assert loud_seconds(brain.said[0]) == pytest.approx(1.2, abs=0.04)
 
 
 TEXT = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "More."}]}

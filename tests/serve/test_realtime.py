@@ -922,14 +922,3 @@ def test_a_field_that_is_refused_leaves_the_others_in_force(manual):
     manual.send(UPDATE, session={"prompt": {"id": "pmpt_1"}, "instructions": "Be brief."})
     assert manual.until("session.updated")["session"]["instructions"] == "Be brief."
     assert manual.until("error")["error"]["param"] == "session.prompt"
-
-
-def test_tools_are_refused_by_name_where_the_brain_calls_none():
-    class Voxtral(ScriptedBrain):
-        name = "voxtral"
-
-    with serving(brain=Voxtral()) as server, session(server) as client:
-        client.send(UPDATE, session={"tools": [RAIN_TOOL], "instructions": "Be brief."})
-        updated = client.until("session.updated")["session"]
-        assert (updated["instructions"], updated["tools"]) == ("Be brief.", [])
-        assert client.until("error")["error"]["param"] == "session.tools"

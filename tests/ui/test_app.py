@@ -208,16 +208,20 @@ async def test_what_went_wrong_stands_in_one_place_and_goes_with_the_next_turn()
 
 
 @pytest.mark.slow
-async def test_the_welcome_goes_with_the_first_turn_for_good():
+async def test_the_welcome_goes_with_the_first_turn_and_comes_with_a_new_conversation():
     async with screen((120, 40)) as s:
         assert "Press Space, speak, press it again. Or just type." in s.text
         assert "Nothing leaves this machine" in s.text
         turn(s, "Hello", "Good day.")
         await s.settle()
         assert "Nothing leaves" not in s.text and SUGGESTIONS[0] not in s.text
-        s.app.main.action_new()
+        await s.press("ctrl+n")
+        assert "Press Space, speak, press it again. Or just type." in s.text
+        assert all(suggestion in s.text for suggestion in SUGGESTIONS)
+        assert "Good day." not in s.text
+        turn(s, "Hello", "Good evening.")
         await s.settle()
-        assert s.app.transcript.text == ""
+        assert SUGGESTIONS[0] not in s.text and "Good evening." in s.text
 
 
 async def test_the_first_screen_has_three_things_to_try_and_names_the_model():

@@ -22,6 +22,7 @@ from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.engine_commands import ReplaceComponents
 from voxtui.settings.schema import AudioConfig, Config
 from voxtui.ui.app import VoxtuiApp
+from voxtui.ui.bars import HALF_LINE, LINE
 from voxtui.ui.menu.menu import LOOK_AGAIN
 
 pytestmark = [pytest.mark.audio, pytest.mark.slow]
@@ -190,8 +191,9 @@ async def test_the_level_of_the_microphone_is_shown_while_models_load(audio):
         async with app.run_test(size=(80, 24)) as pilot:
             s = Person(app, pilot, audio)
             await s.until("◌ LOADING", MICROPHONE, "a large model 40%")
+            meter = LINE * 8 + HALF_LINE + "─"  # -8 dBFS of -60, on ten cells
             async with asyncio.timeout(SECONDS):
-                while "━━━" not in s.line("◌ LOADING"):
+                while meter not in s.line("◌ LOADING"):
                     await s.pilot.pause(0.02)
             loaded.set()
             await s.until("○ READY")

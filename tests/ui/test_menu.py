@@ -35,6 +35,7 @@ from voxtui.settings.schema import (
     Config,
     RemoteBrainConfig,
     UiConfig,
+    VadConfig,
     VoiceConfig,
     VoxtralBrainConfig,
 )
@@ -423,6 +424,18 @@ async def test_a_microphone_that_was_used_is_named_as_soon_as_it_is_known_to_be_
         s.app.status.check_level("a microphone", False)
         await s.settle()
         assert "! Only silence" in s.text
+
+
+async def test_hands_free_a_silent_microphone_is_named_before_anybody_speaks():
+    async with screen(size=(80, 24), config=Config(vad=VadConfig(hands_free=True))) as s:
+        s.app.status.level.loudest = s.engine.level = 0.0
+        s.app.status.check_level("a microphone", False)
+        await s.settle()
+        assert "! Only silence comes from the microphone: is it muted?" in s.lines[1]
+        s.engine.level = 0.1
+        s.app.tick()
+        await s.settle()
+        assert "Only silence" not in s.text and "Speak, or type" in s.text
 
 
 async def test_no_microphone_is_shown_after_a_failed_start():

@@ -9,12 +9,14 @@ from textual import events
 
 from tests.ui.conftest import screen
 from tests.ui.pseudo_terminal import AppInTerminal
+from tests.ui.states import turn
 from voxtui.dialogue.events import ReplyText, State, StateChanged, UserWords
 from voxtui.session.user_session import NotAllowed
 from voxtui.settings.schema import Config, KeysConfig, UiConfig
 from voxtui.slash_commands import COMMANDS, matching, parse
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.main_screen import MainScreen
+from voxtui.ui.startup import SUGGESTIONS
 
 # In order, whatever arrives together.
 
@@ -172,6 +174,24 @@ async def test_escape_keeps_a_draft():
         assert not s.app.bar.typing
 
 
+async def test_up_after_a_command_that_was_only_begun_selects_a_turn():
+    async with screen() as s:
+        turn(s)
+        await s.settle()
+        for begun in ("/", "/ed"):
+            await s.type(begun)
+            await s.press("escape")
+            await s.pilot.press("up")
+            await s.settle()
+            assert not s.app.bar.typing and s.app.turns.selected == 1
+            await s.press("escape")
+        await s.type("/edit What is")  # these words would be lost
+        await s.press("escape")
+        await s.pilot.press("up")
+        await s.settle()
+        assert s.app.bar.field.value == "/edit What is"
+
+
 # Commands.
 
 
@@ -232,9 +252,10 @@ async def test_a_new_conversation_is_undone_with_all_that_was_shown():
         await s.press("ctrl+n")
         assert "Old answer" not in s.text
         assert any("/undo" in toast for toast in s.toasts)
+        await s.press("ctrl+n")  # nothing was said since, so nothing new can be undone
         await s.send("/undo")
-        assert "Old answer" in s.text
-        assert s.commands == ["new_conversation", "recall_conversation"]
+        assert "Old answer" in s.text and SUGGESTIONS[0] not in s.text
+        assert s.commands == ["new_conversation", "new_conversation", "recall_conversation"]
 
 
 # Keys that the user chose.

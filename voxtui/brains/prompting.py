@@ -70,6 +70,9 @@ LAST_TOKENS = 24
 
 _SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)]*(?=\s|$)")
 
+LAST_CHARACTERS = 20
+"""More than the signs and spaces at the end of a sentence."""
+
 
 def after_clock(clock: str, words: str) -> str:
     """Return the user's words after the line with the time, if there is one."""
@@ -95,10 +98,11 @@ def until_repeated(texts: Iterable[str]) -> Iterator[str]:
         if left == 0:
             return
         yield text
-        ends = list(_SENTENCE_END.finditer(f"{sentence}{text}"))
-        sentence = f"{sentence}{text}"[ends[-1].end() if ends else 0 :]
-        if left > 0:
-            left = 0 if ends else left - 1
+        sentence += text
+        if ends := list(_SENTENCE_END.finditer(sentence)):
+            sentence, left = sentence[ends[-1].end() :], min(left, 0)
+        else:  # its end is enough to see that it has begun
+            sentence, left = sentence[-LAST_CHARACTERS:], left - (left > 0)
 
 
 def _repeats() -> Generator[bool, str]:

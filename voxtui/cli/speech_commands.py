@@ -88,7 +88,8 @@ def transcribe(
 @click.command()
 @click.option("--to", "target", type=click.Choice(["stdout", "clipboard", "tmux", "type"]),
               default="stdout", show_default=True, help="Where the text goes.")  # fmt: skip
-@click.option("--pane", metavar="PANE", help="The pane of --to tmux (default: the active one).")
+@click.option("--pane", metavar="PANE",
+              help="The pane of --to tmux, such as {right} (default: the active one).")  # fmt: skip
 @click.option("--start", "order", flag_value="start",
               help="Begin a recording in the background, for a key of your desktop.")  # fmt: skip
 @click.option("--stop", "order", flag_value="stop", help="End it and deliver the text.")
@@ -125,20 +126,21 @@ def dictate(
 
 
 @click.command()
-@click.argument("file", required=False, type=FILE_PATH)
-@click.option("--text", metavar="TEXT", help="Say TEXT.")
+@click.argument("words", nargs=-1, metavar="[FILE | WORDS...]")
+@click.option("--text", metavar="TEXT", help="Say TEXT, whatever it looks like.")
 @click.option("--clipboard", is_flag=True, help="Say the text on the clipboard.")
 @click.option("-o", "--output", "wav", type=FILE_PATH, metavar="FILE.wav",
               help="Write the speech to a file instead.")  # fmt: skip
 @global_options
 def say(
-    options: CommonOptions, file: Path | None, text: str | None, clipboard: bool, wav: Path | None
-) -> None:
-    """Read FILE aloud, or the text on stdin: man ls | voxtui say"""
+    options: CommonOptions, words: tuple[str, ...], text: str | None, clipboard: bool,
+    wav: Path | None,
+) -> None:  # fmt: skip
+    """Read FILE, WORDS or the text on stdin aloud: man ls | voxtui say"""
     config = options.load().config
     from voxtui.commands.say import run, source
 
-    spoken = run(config, source(file, text, clipboard), wav)
+    spoken = run(config, source(words, text, clipboard), wav)
     raise SystemExit(0 if spoken else FAILED_TURN)
 
 

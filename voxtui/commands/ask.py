@@ -71,7 +71,7 @@ def words_and_text(
     """
     if text is not None:
         return ((), text, read_attachment(STDIN)) if [*files] == [STDIN] else (files, text, None)
-    if len(files) == 1 and " " in str(files[0]) and not files[0].exists():
+    if len(files) == 1 and " " in str(files[0]) and not os.path.exists(files[0]):
         return (), str(files[0]), read_attachment(STDIN) if _is_piped() else None
     return files, None, None
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -66,10 +69,16 @@ def _closing(part: Closable) -> Generator[None]:
     part.close()
 
 
-def source(path: Path | None, text: str | None, clipboard: bool) -> Iterator[str]:
-    """Return the passages that the options name; without any, those of stdin. Raises InputError."""
-    if (path is not None) + (text is not None) + clipboard > 1:
-        raise InputError("FILE, --text and --clipboard exclude each other.")
+def source(arguments: Sequence[str], text: str | None, clipboard: bool) -> Iterator[str]:
+    """Return the passages of a file, of words or of the clipboard; without any, those of stdin.
+
+    Raises InputError.
+    """
+    if bool(arguments) + (text is not None) + clipboard > 1:
+        raise InputError("FILE or WORDS, --text and --clipboard exclude each other.")
+    path = Path(arguments[0]) if _names_file(arguments) else None
+    if arguments and path is None:
+        text = " ".join(arguments)
     if text is not None:
         return passages((text,))
     if clipboard:
@@ -78,12 +87,20 @@ def source(path: Path | None, text: str | None, clipboard: bool) -> Iterator[str
         if path.is_dir():
             raise InputError(f"{path}: is a directory, not a text.")
         if not path.exists():
-            hint = "To say words: voxtui say --text WORDS"
+            hint = f"To say these words: voxtui say --text {shlex.quote(str(path))}"
             raise InputError(f"{path}: there is no such file.", hint)
     typed = path in (None, STDIN) and sys.stdin.isatty()
     if typed:
         click.echo("Each line that you type is spoken. Ctrl+D ends.", err=True)
     return passages(open_text(path or STDIN), unwrap=not typed)
+
+
+def _names_file(arguments: Sequence[str]) -> bool:
+    """Return True if there is one argument, and it is a file or looks like the path of one."""
+    if len(arguments) != 1:
+        return False
+    looks_like_path = re.fullmatch(r"-|\S*[/.]\w+\S*", arguments[0]) is not None
+    return looks_like_path or os.path.exists(arguments[0])
 
 
 def load_voice(config: Config, notify: Notify) -> VoiceWorker:

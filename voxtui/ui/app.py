@@ -13,7 +13,7 @@ from typing import Any
 from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import BindingsMap
-from textual.containers import Horizontal, Vertical
+from textual.containers import Vertical
 from textual.geometry import Size
 from textual.message import Message
 
@@ -126,7 +126,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
             self.main.add_class(max(one for one in breakpoints if one[0] <= length)[1])
         yield self.status.top
         yield self.status.banner
-        with Horizontal(id="main"):
+        with self.main.area:
             with Vertical(id="talk"):
                 yield self.transcript
                 yield self.status.samples
@@ -193,6 +193,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         if size != self.panel.chosen or not self.panel.is_mounted:
             self.panel.show_as(size)
             self.main.set_class(size != "line", "-panel")
+        self.main.fit_prompt(terminal.height, size != "line")
 
     # Events.
 

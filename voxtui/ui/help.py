@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Sequence
 
-from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Grid, VerticalScroll
-from textual.screen import ModalScreen
+from textual.containers import Grid
+from textual.widget import Widget
 from textual.widgets import Static
 
 from voxtui.slash_commands import COMMANDS
+from voxtui.ui.widgets.boxes import TextBox
 
 PANEL: Sequence[tuple[str, str]] = (
     ("TTFT", "first word: time to the first token, a piece of a word"),
@@ -45,9 +44,8 @@ PANEL: Sequence[tuple[str, str]] = (
 )
 
 
-class Help(ModalScreen[None]):
-    AUTO_FOCUS = "VerticalScroll"
-    BINDINGS: ClassVar = [Binding("escape,f1,q,enter", "dismiss", "Close")]
+class Help(TextBox):
+    TITLE = "Keys"
 
     def __init__(self, bindings: Iterable[Binding]) -> None:
         super().__init__()
@@ -56,7 +54,7 @@ class Help(ModalScreen[None]):
         actions = {binding.action.removeprefix("app.") for binding in bindings}
         self._commands = [command for command in COMMANDS if command.name not in actions]
 
-    def compose(self) -> ComposeResult:
+    def parts(self) -> Iterator[Widget]:
         does = [(binding.key_display or binding.key, binding.tooltip) for binding in self._keys]
         does += [
             *((command.usage, command.about) for command in self._commands),
@@ -65,12 +63,9 @@ class Help(ModalScreen[None]):
             ("↑ ↓ Tab", "in the text field: earlier texts; complete a command"),
             ("Ctrl+Z", "suspend; `fg` in the shell comes back"),
         ]
-        with VerticalScroll() as box:
-            yield _table(does)
-            yield Static("The panel, in ms after you let go", classes="title")
-            yield _table(PANEL)
-        box.border_title = "Keys"
-        box.border_subtitle = "↑ ↓ scroll, Esc closes"
+        yield _table(does)
+        yield Static("The panel, in ms after you let go", classes="title")
+        yield _table(PANEL)
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> Grid:

@@ -30,13 +30,21 @@ WHAT_TO_KNOW = "What would you like to know?"
 """The answer to a text that was pasted and sent without a word."""
 
 
-SPARE_ROWS = 8
-"""Empty rows below a conversation that outgrew its place. To lay out takes as long as ten words."""
+TALL_ROWS = 30
+"""On a terminal of as many rows the prompt stands close below the conversation, else at the end."""
+
+LEAST_ROWS = 10
+"""Rows of the conversation there, which the welcome fills."""
+
+SPARE_ROWS = 2
+"""Rows added to those that are missing. To lay out the screen takes as long as ten words."""
 
 
 class MainScreen(PromptScreen):
     _removed: RemovedTurn | None = None
     """the turn that `action_undo` puts back"""
+    _rows = _most_rows = 0
+    """rows that the conversation may take, and may take at most; 0: all that are left"""
 
     async def send(self, text: str, corrected: int | None) -> None:
         """Run `text` as a command, or have it answered, in place of the turn `corrected`."""
@@ -88,14 +96,24 @@ class MainScreen(PromptScreen):
 
     # Actions.
 
+    def fit_prompt(self, terminal_rows: int, panel: bool) -> None:
+        """Place the prompt for a terminal of this height, with a panel beside the conversation."""
+        self._most_rows = 0 if panel or terminal_rows < TALL_ROWS else terminal_rows
+        self._move_prompt(max(self._rows, LEAST_ROWS))
+
     @on(Transcript.Filled)
     def _make_room(self, event: Transcript.Filled) -> None:
         """Move the prompt down, as far as the terminal allows."""
-        self.query_one("#main").styles.max_height = event.rows + SPARE_ROWS
+        rows = self.area.size.height + event.missing + SPARE_ROWS
+        if rows > self._rows:
+            self._move_prompt(rows)
 
-    def _move_prompt_up(self) -> None:
-        """Undo what `_make_room` did."""
-        self.query_one("#main").styles.max_height = None
+    def _move_prompt(self, rows: int) -> None:
+        """Let the conversation take up to `rows` where the prompt stands below it."""
+        rows = min(rows, self._most_rows)
+        if rows != self._rows:
+            self._rows = rows
+            self.area.styles.max_height = rows or None
 
     @on(Transcript.Step)
     def _step(self, event: Transcript.Step) -> None:
@@ -120,7 +138,8 @@ class MainScreen(PromptScreen):
         self._removed = None
         self.turns.forget()
         self.transcript.clear()
-        self._move_prompt_up()
+        self.status.begin_conversation()
+        self._move_prompt(LEAST_ROWS)
 
     def action_history(self, words: str = "") -> None:
         def look() -> None:
@@ -156,7 +175,7 @@ class MainScreen(PromptScreen):
     def show_past(self, past: Past) -> None:
         self._removed = None
         self.turns.forget()
-        self._move_prompt_up()
+        self._move_prompt(LEAST_ROWS)
         show_past(self.transcript, past)
 
     def action_undo(self) -> None:

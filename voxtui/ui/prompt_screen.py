@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from textual import events, on
 from textual.app import App
 from textual.binding import Binding, BindingsMap
+from textual.containers import Horizontal
 from textual.widgets import Input
 
 from voxtui.dialogue.engine_commands import Attach, Typing
@@ -61,6 +62,8 @@ class PromptScreen(SteppedScreen):
         self.session = session
         self.turns = turns
         self.transcript, self.bar = turns.transcript, talk.bar
+        self.area = Horizontal(id="main")
+        """the conversation, and what stands beside and below it"""
         self.talk = talk
         self.status = status
         self._offered: tuple[object, ...] = ()

@@ -176,6 +176,10 @@ class Status:
             entries = welcome(mode, self._session.config, self._model, self._sends_to, samples)
         self._transcript.show_welcome(entries)
 
+    def begin_conversation(self) -> None:
+        self.samples.offer(self.level.name is None)
+        self.show_welcome()
+
     # Problems.
 
     def show_problem(self, message: str) -> None:

@@ -26,9 +26,9 @@ from tests.brains.voxtral.turns import (
     utterance,
 )
 from tests.fakes import Flag
-from voxtui.brains.voxtral.audio_tower import AudioTower
+from voxtui.brains.voxtral.audio_encoder import AudioTower
 from voxtui.brains.voxtral.brain import SHARE, VoxtralBrain
-from voxtui.brains.voxtral.generate import ReplyGenerator
+from voxtui.brains.voxtral.generate import ReplyGenerator, Sampler
 from voxtui.brains.voxtral.prompt import (
     BEGIN_AUDIO,
     EOS,
@@ -43,7 +43,6 @@ from voxtui.brains.voxtral.prompt import (
     transcription,
     without_trailing_zeros,
 )
-from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.weights import best_dtype, parts
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
@@ -379,10 +378,10 @@ def test_a_transcription_leaves_the_conversation_in_the_cache(brain: VoxtralBrai
 
 def test_the_parts_of_a_long_file_are_not_kept(brain: VoxtralBrain) -> None:
     answered(brain, (), utterance(1.0, 26))
-    kept = brain.generator.embedder.known
+    clips = brain.generator.embedder.clips
     for seed in (27, 28):
         assert list(brain.transcribe(utterance(1.0, seed), Flag()))
-    assert brain.generator.embedder.known == kept
+    assert brain.generator.embedder.clips == clips
 
 
 def test_a_loading_that_is_interrupted_leaves_no_thread(directory: Path) -> None:

@@ -12,11 +12,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from voxtui.brains.voxtral import fp8 as quantized
+from voxtui.brains.voxtral import weights
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.decoder import Decoder
-from voxtui.brains.voxtral.fp8 import Fp8Weight
-from voxtui.brains.voxtral.weights import load
+from voxtui.brains.voxtral.weights import Fp8Weight, load
 from voxtui.dialogue.data import Token, Utterance
 from voxtui.dialogue.protocols import PastTurn, TurnRequest
 from voxtui.errors import ModelError
@@ -76,14 +75,14 @@ CONFIG = Config(
 @pytest.fixture(autouse=True, scope="module")
 def short_transcripts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(quantized, "TRANSCRIPT_TOKENS", 4)
+        patched.setattr(weights, "TRANSCRIPT_TOKENS", 4)
         yield
 
 
 @pytest.fixture(scope="module")
 def brain(tiny_voxtral: Path) -> Iterator[VoxtralBrain]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(quantized, "AGREEMENT", 0.0)  # random weights are never certain
+        patched.setattr(weights, "AGREEMENT", 0.0)  # random weights are never certain
         brain = VoxtralBrain(CONFIG, tiny_voxtral)
         brain.warm_up(lambda step, fraction: None)
     yield brain
@@ -126,7 +125,7 @@ def test_a_reply_over_a_kept_cache_is_that_of_a_fresh_one(brain: VoxtralBrain) -
 @pytest.mark.slow
 def test_the_check_agrees_with_the_same_weights_and_not_with_others(tiny_voxtral: Path) -> None:
     decoder, embedder = load(tiny_voxtral, torch.device("cpu"))
-    check = quantized.AccuracyCheck(decoder, embedder)
+    check = weights.AccuracyCheck(decoder, embedder)
     assert check.agreement(decoder) == 1.0
     check.verify(decoder)
     decoder.layers = [replace(layer, down=layer.down * 0) for layer in decoder.layers]
@@ -141,7 +140,7 @@ def test_weights_that_hear_worse_are_replaced_by_the_model_s_own(
     def spoil(decoder: Decoder) -> None:
         decoder.layers = [replace(layer, down=layer.down * 0) for layer in decoder.layers]
 
-    monkeypatch.setattr(quantized, "quantise", spoil)
+    monkeypatch.setattr(weights, "quantise", spoil)
     told: list[str] = []
     brain = VoxtralBrain(CONFIG, tiny_voxtral, told.append)
     brain.warm_up(lambda step, fraction: None)
@@ -164,22 +163,22 @@ def test_a_gpu_that_cannot_convert_them_is_refused_with_the_reason(
 ) -> None:
     on_a_gpu(monkeypatch, (8, 0))
     with pytest.raises(ModelError, match=r"capability 8\.9; A Card has 8\.0\.") as caught:
-        quantized.check(GPU)
+        weights.check_fp8(GPU)
     assert "quantization" in str(caught.value)
 
 
 def test_without_triton_it_would_be_slower_and_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     on_a_gpu(monkeypatch, (9, 0))
     monkeypatch.setitem(sys.modules, "triton", None)
-    monkeypatch.setattr(quantized.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(weights.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelError, match="Triton"):
-        quantized.check(GPU)
+        weights.check_fp8(GPU)
 
 
 def test_a_gpu_that_converts_them_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     on_a_gpu(monkeypatch, (8, 9))
-    monkeypatch.setattr(quantized.importlib.util, "find_spec", lambda name: name)
-    quantized.check(GPU)
+    monkeypatch.setattr(weights.importlib.util, "find_spec", lambda name: name)
+    weights.check_fp8(GPU)
 
 
 @pytest.mark.slow
@@ -189,7 +188,7 @@ def test_a_conversion_that_fails_is_reported_and_the_weights_stay_unchanged(
     def broken(decoder: object) -> None:
         raise ModelError("fp8 needs a GPU.")
 
-    monkeypatch.setattr(quantized, "quantise", broken)
+    monkeypatch.setattr(weights, "quantise", broken)
     said: list[str] = []
     brain = VoxtralBrain(CONFIG, tiny_voxtral, said.append)
     brain.warm_up(lambda step, fraction: None)

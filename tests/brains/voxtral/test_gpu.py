@@ -19,8 +19,7 @@ from benchmarks.voxtral.report import NOT_MEASURED
 from tests.brains.voxtral.tiny_voxtral import model
 from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.fast_path import use_kernels
-from voxtui.brains.voxtral.fp8 import Fp8Weight, quantise
-from voxtui.brains.voxtral.generate import NotNumbers, ReplyGenerator
+from voxtui.brains.voxtral.generate import NotNumbers, ReplyGenerator, Sampler
 from voxtui.brains.voxtral.graphs import CudaRecorder
 from voxtui.brains.voxtral.prompt import (
     EOS,
@@ -31,8 +30,7 @@ from voxtui.brains.voxtral.prompt import (
     chat,
     token_ids,
 )
-from voxtui.brains.voxtral.sampling import Sampler
-from voxtui.brains.voxtral.weights import parts
+from voxtui.brains.voxtral.weights import Fp8Weight, parts, quantise
 
 pytestmark = [
     pytest.mark.gpu,
@@ -125,7 +123,6 @@ def test_one_turn_equals_generate(weights, captured, plain, seconds) -> None:
     said = clip(1, seconds)
     wanted = generated(weights, [], said)
     for loop in (captured, plain):
-        loop.embedder.forget_all_but(set())
         loop.forget()
         assert answered(loop, [], said) == wanted
     assert len(wanted) > 2
@@ -163,7 +160,6 @@ def test_nothing_waits_for_the_device_but_the_reading_of_a_token(weights, captur
 def test_turns_leave_no_memory_behind(captured) -> None:
     def turn(number: int) -> int:
         answered(captured, [], clip(number, 1.0))
-        captured.embedder.forget_all_but(set())
         return torch.cuda.memory_allocated()
 
     first = [turn(40 + number) for number in range(3)][-1]
@@ -182,11 +178,9 @@ def test_after_logits_that_were_not_numbers_the_next_reply_is_right(captured, pl
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_gives_the_same_reply_each_time(weights, dtype) -> None:
     loop = loop_of(copy.deepcopy(weights).to(dtype), captured=True)
-    said = clip(80, 3.0)
-    first = answered(loop, [], said)
-    loop.embedder.forget_all_but(set())
+    first = answered(loop, [], clip(80, 3.0))
     loop.forget()
-    assert answered(loop, [], said) == first
+    assert answered(loop, [], clip(80, 3.0)) == first
     assert len(first) > 2
 
 

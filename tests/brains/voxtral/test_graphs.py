@@ -14,10 +14,9 @@ from tests.brains.voxtral.turns import Oracle, answered, computed, ids, instruct
 from voxtui.brains.voxtral import graphs, weights
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.cuda_errors import too_little_memory
-from voxtui.brains.voxtral.generate import ReplyGenerator
+from voxtui.brains.voxtral.generate import ReplyGenerator, Sampler
 from voxtui.brains.voxtral.graphs import Graphs
 from voxtui.brains.voxtral.prompt import PAD
-from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.weights import parts
 from voxtui.dialogue.protocols import PastTurn, TurnRequest
 from voxtui.dialogue.recording import Recording

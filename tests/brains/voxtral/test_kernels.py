@@ -17,11 +17,9 @@ from benchmarks.voxtral.torch_products import linear
 from tests.brains.voxtral.taped import TapeRecorder
 from tests.brains.voxtral.tiny_voxtral import model
 from voxtui.brains.voxtral.decoder import Cache, Decoder, DecodeStep
-from voxtui.brains.voxtral.fp8 import quantise
-from voxtui.brains.voxtral.generate import ReplyGenerator
+from voxtui.brains.voxtral.generate import ReplyGenerator, Sampler
 from voxtui.brains.voxtral.prompt import EOS
-from voxtui.brains.voxtral.sampling import Sampler
-from voxtui.brains.voxtral.weights import parts
+from voxtui.brains.voxtral.weights import parts, quantise
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -127,7 +125,7 @@ def test_the_product_equals_torch() -> None:
     code = """
 import itertools, torch
 from benchmarks.voxtral.torch_products import linear
-from voxtui.brains.voxtral.fp8 import Fp8Weight
+from voxtui.brains.voxtral.weights import Fp8Weight
 from voxtui.brains.voxtral.kernels import KernelStep
 by_kernel = KernelStep().product
 torch.manual_seed(0)

@@ -15,7 +15,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from voxtui.brains.voxtral.sampling import BROKEN, Sampler
+from voxtui.brains.voxtral.generate import BROKEN, Sampler
 
 VOCABULARY, END = 97, 2
 CPU = torch.device("cpu")

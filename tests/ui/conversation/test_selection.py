@@ -3,7 +3,7 @@
 import pytest
 
 from tests.ui.conftest import MARKS, screen
-from voxtui.dialogue.events import ReplyText, UserWords
+from voxtui.dialogue.events import ReplyText, State, StateChanged, UserWords
 from voxtui.ui.conversation.drawn_entries import SELECTED
 
 
@@ -128,6 +128,20 @@ async def test_the_footer_names_what_can_be_done_with_a_selected_turn():
         assert "Delete" not in s.lines[-1] and "Esc Leave" in s.lines[-1]
 
 
+async def test_while_a_selected_answer_is_read_aloud_the_footer_names_the_key_that_stops_it():
+    async with screen() as s:
+        await answer(s)
+        await s.pilot.press("up", "ctrl+g")
+        s.engine.report(StateChanged(State.SPEAKING))
+        await s.settle()
+        assert s.lines[-1].split()[-2:] == ["Esc", "Stop"] and "Edit" in s.lines[-1]
+        await s.press("escape")
+        assert s.commands[-1] == "cancel" and s.app.turns.selected == 1
+        s.engine.report(StateChanged(State.READY))
+        await s.settle()
+        assert s.lines[-1].split()[-2:] == ["Esc", "Newest"]
+
+
 async def test_enter_edits_the_selected_turn():
     async with screen() as s:
         await answer(s)
@@ -170,7 +184,9 @@ async def test_a_deleted_turn_is_gone_from_screen_and_record_until_undo():
         await s.settle()
         assert "Answer 2." not in s.text and [*s.app.session.record.turns] == [1, 3]
         assert s.app.turns.selected is None
+        assert "The turn was removed. /undo brings it back." in s.toasts
         await s.send("/undo")
+        assert not s.toasts
         assert s.app.transcript.text == before and [*s.app.session.record.turns] == [1, 2, 3]
         await s.press("escape")
         await s.pilot.press("up", "up")

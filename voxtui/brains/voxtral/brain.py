@@ -10,16 +10,15 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
 from voxtui.brains.prompting import instruction
+from voxtui.brains.reply_form import QUOTING
 from voxtui.brains.reply_language import ReplyLanguage
-from voxtui.brains.voxtral import weights
-from voxtui.brains.voxtral.conversation import PromptHistory
 from voxtui.brains.voxtral.cuda_errors import first_line, is_full, never_free, sentence_of
 from voxtui.brains.voxtral.model_thread import (
     ModelThread,
@@ -28,12 +27,22 @@ from voxtui.brains.voxtral.model_thread import (
     VoxtralReply,
     report_while,
 )
-from voxtui.brains.voxtral.prompt import Detokenizer, PromptClip, PromptIds, transcription
+from voxtui.brains.voxtral.prompt import (
+    TOOL_CALLS,
+    Detokenizer,
+    PromptClip,
+    PromptHistory,
+    PromptIds,
+    offered,
+    transcription,
+)
 from voxtui.dialogue.data import (
     FRAME_SECONDS,
     SAMPLE_RATE,
+    FinishedCall,
     Origin,
     Token,
+    ToolCall,
     UserTranscript,
     Utterance,
 )
@@ -47,7 +56,7 @@ from voxtui.dialogue.protocols import (
 )
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.dialogue.timestamps import Milestone, Timestamps
-from voxtui.errors import ModelError
+from voxtui.errors import ModelError, how_to_install
 
 if TYPE_CHECKING:
     from voxtui.brains.voxtral.fast_path import FastPath
@@ -60,6 +69,9 @@ AHEAD_TOKENS = 8
 
 REHEARSAL_SECONDS = 3.0
 """No further rehearsal begins after this time, because on a CPU each takes many seconds."""
+
+CALL_TOKENS = 200
+"""Most tokens of a call of a tool, however short replies are to be."""
 
 WORDS_PER_SECOND = 10
 """A transcript has fewer tokens than this for each second, however fast the speech."""
@@ -180,11 +192,16 @@ class VoxtralBrain:
         report_while(progress, f"fetching {self._directory.name}", run, lambda: done)
 
     def _load(self) -> None:
-        loaded = weights.load_model(self._directory, self._config, self._notify)
+        try:
+            from voxtui.brains.voxtral import weights
+
+            loaded = weights.load_model(self._directory, self._config, self._notify)
+        except ImportError as error:
+            raise ModelError("Voxtral is not installed.", how_to_install("voxtral")) from error
         self.tekken, self.transcriber = loaded.tekken, loaded.transcriber
         self._device, self._on_gpu = loaded.device, loaded.on_gpu
         self._plain = loaded.generator
-        self._conversation = PromptHistory(loaded.tekken, self._plain.embedder, self.instruction)
+        self._conversation = PromptHistory(loaded.tekken, self.instruction)
         self._loaded = True
 
     def _try_fast_path(self, stopping: Flag) -> None:
@@ -201,7 +218,7 @@ class VoxtralBrain:
     def _use(self, fast_path: FastPath | None) -> None:
         """Answer by `fast_path`, or by the plain one. Each encodes an utterance once, for all."""
         self.fast_path = fast_path
-        self._conversation.embedder = self.transcriber.embedder = self.generator.embedder
+        self.transcriber.embedder = self.generator.embedder
 
     def _rehearse(self, stopping: Flag) -> None:
         """Answer and transcribe noise, because the first use of each kernel is slow.
@@ -265,18 +282,21 @@ class VoxtralBrain:
 
     # Answering.
 
-    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
+    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         self._live = None
         request.timestamps.path = self.path
         yield from self._reply_by_model(request)
         self._thread.succeeded()
 
-    def _reply_by_model(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
+    def _reply_by_model(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
+        from voxtui.brains.voxtral.weights import gpu_bytes
+
         user_input, timestamps = request.user_input, request.timestamps
         released = timestamps.at(Milestone.RELEASED) or time.monotonic()
         if isinstance(user_input, str):
             yield UserTranscript(user_input)
-        reply = self._speculate(request.past, user_input, request.cancelled, None, request.options)
+        options, calls = request.options, request.calls
+        reply = self._speculate(request.past, user_input, request.cancelled, None, options, calls)
         text = Detokenizer(self.tekken)
         tokens = self._thread.tokens(reply)
         for number, token in enumerate(tokens):
@@ -287,11 +307,25 @@ class VoxtralBrain:
                 timestamps.speculative_s += reply.worked_before(released)
                 timestamps.drafted = len(reply.computed)
                 timestamps.prompt_tokens = reply.timing.prompt_tokens
+                for opening in self._opening(options, calls):
+                    yield Token(text.text(opening), opening)
+            if token == TOOL_CALLS or _is_forced(options, calls):
+                written = [token, *tokens]
+                timestamps.tokens = len(written)
+                # After a call no second one follows: the result is the answer.
+                yield Token(calls[-1].result) if calls else self.tekken.read_call(written)
+                return
             yield Token(text.text(token), token)
             if number == 0:  # after the first token, because the query takes time
-                timestamps.gpu_bytes = weights.gpu_bytes()
+                timestamps.gpu_bytes = gpu_bytes()
         if rest := text.rest():
             yield Token(rest)
+
+    def _opening(self, options: ReplyOptions, calls: Sequence[FinishedCall]) -> list[int]:
+        """Return the first tokens of a reply about calls: whose words the results are."""
+        called = {finished.call.name for finished in calls}
+        quoted = any(tool.quoted and tool.name in called for tool in options.tools)
+        return self.tekken.encode(QUOTING.opening) if quoted else []
 
     def _speculate(
         self,
@@ -300,22 +334,30 @@ class VoxtralBrain:
         cancelled: Flag,
         ahead: int | None,
         options: ReplyOptions = DEFAULT_OPTIONS,
+        calls: tuple[FinishedCall, ...] = (),
     ) -> VoxtralReply:
         """Begin a reply, or continue the newest one if it is to the same frames and history."""
         timing = PrefillTimes()
 
         def work() -> Generator[int | None, None, None]:
-            prompt, clips = self._prompt(past, _utterance(user_input), options)
+            prompt, clips = self._prompt(past, _utterance(user_input), options, calls)
+            forced = _is_forced(options, calls)
+            prompt += [TOOL_CALLS] if forced else self._opening(options, calls)
             timing.prompt_tokens = len(prompt)
-            most = options.limit(self._sampling.max_new_tokens)
+            left = options.limit(self._sampling.max_new_tokens)
+            most = max(left, CALL_TOKENS) if offered(options) and not calls else left
             for item in self.generator.reply(prompt, clips, most):
                 if item is not None and timing.prefilled_at is None:
                     timing.encoded_at = self.generator.encoded_at
                     timing.prefilled_at = self.generator.prefilled_at
+                    left = most if forced or item == TOOL_CALLS else left
                 yield item
+                left -= item is not None
+                if left <= 0:
+                    return
 
         origin = _origin(user_input)
-        key = None if origin is None else (tuple(past), origin, options)
+        key = None if origin is None else (tuple(past), origin, options, calls)
         return self._thread.request(
             VoxtralReply(self._thread.guarded(work), timing, cancelled, ahead, key)
         )
@@ -360,10 +402,14 @@ class VoxtralBrain:
     # On the model's thread.
 
     def _prompt(
-        self, past: Past, user_input: Utterance | str | None, options: ReplyOptions
+        self,
+        past: Past,
+        user_input: Utterance | str | None,
+        options: ReplyOptions,
+        calls: Sequence[FinishedCall] = (),
     ) -> tuple[PromptIds, list[PromptClip]]:
-        longest = self.generator.longest - self._sampling.max_new_tokens
-        return self._conversation.prompt(past, user_input, options, longest)
+        longest = self.generator.longest - max(self._sampling.max_new_tokens, CALL_TOKENS)
+        return self._conversation.prompt(past, user_input, options, longest, calls)
 
     def _recover(self, error: Exception, again: bool) -> bool:
         """Reset all caches after a failure; drop a fast path that failed again. See ModelThread.
@@ -388,6 +434,11 @@ class VoxtralBrain:
 
 UserInput = Utterance | tuple[Recording, Extent] | str
 """An utterance, or the part of a recording that would be one if it ended now, or typed text."""
+
+
+def _is_forced(options: ReplyOptions, calls: Sequence[FinishedCall]) -> bool:
+    """Return True if the reply can only be a call."""
+    return options.tool_choice != "auto" and bool(offered(options)) and not calls
 
 
 def _utterance(user_input: UserInput) -> Utterance | str:

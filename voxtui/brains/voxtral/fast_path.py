@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from voxtui.brains.voxtral import fp8, graphs
+from voxtui.brains.voxtral import graphs
+from voxtui.brains.voxtral.audio_encoder import AudioEmbedder
 from voxtui.brains.voxtral.cuda_errors import TRY_AGAIN, Marker, first_line, is_full
 from voxtui.brains.voxtral.decoder import Decoder
-from voxtui.brains.voxtral.embedder import AudioEmbedder
 from voxtui.brains.voxtral.generate import NotNumbers, ReplyGenerator
 from voxtui.brains.voxtral.model_thread import ModelThread, ModelWork
 from voxtui.brains.voxtral.prompt import EOS, PromptClip, PromptIds, PromptTurn, chat
-from voxtui.brains.voxtral.weights import reply_generator
+from voxtui.brains.voxtral.weights import packaged_clips, reply_generator
 from voxtui.errors import ModelError, RestartNeeded
 from voxtui.models.cuda import why_not_compiled
 from voxtui.settings.paths import user_folders
@@ -159,7 +159,6 @@ def attempt(
     loops, queue_ahead = (plain, fast), plain.queue_ahead
     plain.forget()  # its clips may have the numbers of the ones here
     for loop in loops:
-        loop.embedder.forget_all_but(set())
         loop.sampler.takes_likeliest, loop.queue_ahead = True, False
     try:
         yield from compare(plain, fast, prompts)
@@ -169,7 +168,6 @@ def attempt(
             yield
     finally:
         for loop in loops:
-            loop.embedder.forget_all_but(set())
             loop.sampler.takes_likeliest, loop.queue_ahead = False, queue_ahead
     plain_ms, fast_ms = times
     if fast_ms >= plain_ms:
@@ -227,7 +225,7 @@ def check_memory(device: torch.device) -> None:
 
 def rehearsal_prompts(encode: Callable[[str], list[int]], instruction: str) -> list[Prompt]:
     """Return a spoken turn, a typed one, and conversations in which both stay."""
-    first, second, third, *_ = fp8.packaged_clips()
+    first, second, third, *_ = packaged_clips()
     typed = "Tell me in a few sentences why the sky is blue."
     reply = encode("It is blue because the air scatters blue light more than red light.")
     spoken = [PromptTurn(first, reply), PromptTurn(typed, reply), PromptTurn(second, reply)]

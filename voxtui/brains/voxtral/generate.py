@@ -1,4 +1,4 @@
-"""Token generation from a prompt: one sequence, one KV cache."""
+"""Token generation from a prompt: sampling, and the loop over one sequence with one KV cache."""
 
 # torch and transformers are typed in part only.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -11,12 +11,12 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
+from voxtui.brains.voxtral.audio_encoder import AudioEmbedder
 from voxtui.brains.voxtral.decoder import Cache, Decoder, on_device
-from voxtui.brains.voxtral.embedder import AudioEmbedder
 from voxtui.brains.voxtral.graphs import Graphs, Record, Work
 from voxtui.brains.voxtral.prompt import EOS, PromptClip, PromptIds, clip_of, token_ids
-from voxtui.brains.voxtral.sampling import BROKEN, Sampler
 
 GROWTH = 1024
 """Tokens by which a cache grows."""
@@ -33,12 +33,109 @@ KV_BUCKET, LINEAR_UP_TO = 512, 4096
 of two. Masked positions still cost time, so the steps are small."""
 
 
+BROKEN = -1
+"""Token id that stands for logits that are not numbers."""
+
+
 class NotNumbers(Exception):
     """The model's output contains NaN or infinity."""
 
 
 class PromptTooLong(Exception):
     """The prompt and its reply exceed the model's context."""
+
+
+class Sampler:
+    """Samples the tokens of one reply. All state stays in fixed tensors for captured steps.
+
+    Order and arithmetic are those of transformers' `generate`: repetition penalty, minimum length,
+    temperature, top_k, top_p; then a race of exponentials, which is what `torch.multinomial` does.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        end: int,
+        device: torch.device,
+        *,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        repetition_penalty: float = 1.0,
+        min_new_tokens: int = 0,
+        seed: int = 0,
+    ) -> None:
+        self.generator = torch.Generator(device)
+        self.temperature = temperature
+        self.top_p = top_p
+        self.top_k = min(top_k, vocabulary)
+        self.repetition_penalty = repetition_penalty
+        self._least = min_new_tokens
+        self._seed = seed
+        self._seen = torch.zeros(vocabulary, dtype=torch.bool, device=device)
+        self._count = torch.zeros((), dtype=torch.long, device=device)
+        self._end = torch.zeros(vocabulary, dtype=torch.bool, device=device)
+        self._end[end] = True
+        self._race = torch.ones(vocabulary, device=device)
+        self.logits = torch.zeros(vocabulary, device=device)
+        """the logits of the latest pick, as the model computed them"""
+        self._broken = torch.full((1,), BROKEN, device=device)
+        self.takes_likeliest = False
+        """take the likeliest token instead of drawing one, also in captured steps"""
+
+    def start(self, prompt: list[int]) -> None:
+        """Begin a reply to these token ids. The same prompt gives the same choices."""
+        self._count.zero_()
+        if self.temperature:
+            self.generator.manual_seed(self._seed + len(prompt))
+        if self.repetition_penalty != 1.0:
+            self._seen.zero_()
+            self._seen.index_fill_(0, on_device(prompt, self._seen.device), True)
+
+    def draw(self) -> None:
+        """Draw for the next pick: separately, because a captured step cannot hold a generator."""
+        if self.takes_likeliest:
+            self._race.fill_(1.0)
+        elif self.temperature:
+            self._race.exponential_(1.0, generator=self.generator)
+
+    def pick(self, logits: Tensor) -> Tensor:
+        """Choose a token id, shape (1,), from (vocabulary,) logits. BROKEN if one is no number."""
+        self.logits.copy_(logits)  # to float32
+        sound = self.logits.isfinite().all()
+        token = self._choose(self.process(self.logits)).view(1)
+        self._count += 1
+        if self.repetition_penalty != 1.0:
+            self._seen.index_fill_(0, token, True)
+        return torch.where(sound, token, self._broken)
+
+    def process(self, logits: Tensor) -> Tensor:
+        if self.repetition_penalty != 1.0:
+            penalised = torch.where(
+                logits < 0, logits * self.repetition_penalty, logits / self.repetition_penalty
+            )
+            logits = torch.where(self._seen, penalised, logits)
+        if self._least:
+            too_early = self._end & (self._count < self._least)
+            logits = logits.masked_fill(too_early, -torch.inf)
+        if not self.temperature:
+            return logits
+        logits = logits / self.temperature
+        if self.top_k:
+            floor = logits.topk(self.top_k).values[-1]
+            logits = logits.masked_fill(logits < floor, -torch.inf)
+        if self.top_p < 1.0:
+            ordered, positions = logits.sort()
+            unlikely = ordered.softmax(-1).cumsum(-1) <= 1 - self.top_p
+            unlikely[-1:].fill_(False)  # `= False` would copy it from the host, as no graph can
+            removed = torch.zeros_like(unlikely).scatter(0, positions, unlikely)
+            logits = logits.masked_fill(removed, -torch.inf)
+        return logits
+
+    def _choose(self, logits: Tensor) -> Tensor:
+        if not self.temperature:
+            return logits.argmax()
+        return (logits.softmax(-1) / self._race).argmax()
 
 
 @dataclass(slots=True)
@@ -128,11 +225,11 @@ class ReplyGenerator:
 
     def prepare(self, prompt: PromptIds, clips: list[PromptClip]) -> Generator[None, None, None]:
         """Prefill `prompt` ahead of time. Yields between the stages."""
-        yield from self._encode(clips)
+        rows = yield from self._encode(clips)
         with torch.inference_mode():
             self._fit(len(prompt) + 1)
             if self.cache.held[: len(prompt)] != prompt:
-                self._prefill(prompt)
+                self._prefill(prompt, rows)
 
     def reply(
         self, prompt: PromptIds, clips: list[PromptClip], most: int
@@ -142,13 +239,13 @@ class ReplyGenerator:
         Sets `encoded_at` and `prefilled_at` with the first token. Raises NotNumbers,
         PromptTooLong.
         """
-        yield from self._encode(clips)
+        rows = yield from self._encode(clips)
         self.encoded_at = time.monotonic()
         encoded = self._event()
         with torch.inference_mode():
             self._fit(len(prompt) + most)
             self.sampler.start(token_ids(prompt))
-            self._prefill(prompt)
+            self._prefill(prompt, rows)
             self.sampler.draw()
             self.graphs.run("first", self._choose_first)
             self._position.fill_(len(prompt))
@@ -173,11 +270,14 @@ class ReplyGenerator:
                 self._step()
                 held.append(token)
 
-    def _encode(self, clips: list[PromptClip]) -> Generator[None, None, None]:
+    def _encode(self, clips: list[PromptClip]) -> Generator[None, None, dict[int, Tensor]]:
+        """Return the embeddings of each clip by its number. Yields after each clip."""
+        rows: dict[int, Tensor] = {}
         for clip in clips:
             with torch.inference_mode():
-                self.embedder.rows(clip)
+                rows[clip.number] = self.embedder.rows(clip)
             yield
+        return rows
 
     def _fit(self, positions: int) -> None:
         if positions > self.longest:
@@ -190,13 +290,13 @@ class ReplyGenerator:
         self.cache.kv[:, :, : small.capacity] = small.kv
         self.cache.held = small.held
 
-    def _prefill(self, prompt: PromptIds) -> None:
+    def _prefill(self, prompt: PromptIds, rows: dict[int, Tensor]) -> None:
         """Bring `prompt` into the cache. Computes only what is new."""
         start = self.cache.truncate_to_common_prefix(prompt)
         for first in range(start, len(prompt), PREFILL_BUCKETS[-1]):
             new = prompt[first : first + PREFILL_BUCKETS[-1]]
             count, span, masked = self._shape(first, len(new))
-            self._embed(new)
+            self._embed(new, rows)
             torch.arange(first, first + count, out=self._positions[:count])
             self._last.fill_(len(new) - 1)
             self.graphs.run("prefill", self._fill, count, span, masked)
@@ -219,7 +319,7 @@ class ReplyGenerator:
         """Return the KV lengths of captured steps. Kernels need one: they read the used part."""
         return kv_buckets if self.decoder.decode_step is None else kv_buckets[-1:]
 
-    def _embed(self, prompt_ids: PromptIds) -> None:
+    def _embed(self, prompt_ids: PromptIds, rows: dict[int, Tensor]) -> None:
         ids = on_device(token_ids(prompt_ids), self._device)
         self.embeddings[: len(prompt_ids)].copy_(self.decoder.embed(ids))
         at = 0
@@ -229,9 +329,9 @@ class ReplyGenerator:
                 continue
             # The ids of a clip are consecutive.
             number, first = clip_of(prompt_ids[at])
-            rows = self.embedder.part(number, first, first + len(prompt_ids) - at)
-            self.embeddings[at : at + len(rows)].copy_(rows)
-            at += len(rows)
+            part = rows[number][first : first + len(prompt_ids) - at]
+            self.embeddings[at : at + len(part)].copy_(part)
+            at += len(part)
 
     def _step(self) -> None:
         """Compute the next token. Stores the keys and values of the last one."""

@@ -21,7 +21,7 @@ import triton.language as tl
 from torch import Tensor
 
 from voxtui.brains.voxtral.decoder import Cache, Decoder
-from voxtui.brains.voxtral.fp8 import Fp8Weight
+from voxtui.brains.voxtral.weights import Fp8Weight
 
 BLOCK = (4, 1024, 4)
 """Rows, columns and warps of a product. Voxtral's smallest has 3072 rows: 768 blocks, 132 SMs."""

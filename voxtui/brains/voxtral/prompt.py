@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+import itertools
+import json
+import re
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from voxtui.brains.prompting import after_clock, paragraphs
+from voxtui.dialogue.data import ToolCall
 from voxtui.errors import strip_control_characters
 
 if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
+    # The benchmark of random weights imports this module without msgspec.
+    from voxtui.dialogue.data import FinishedCall, Samples, Utterance
+    from voxtui.dialogue.protocols import Past, PastTurn, ReplyOptions
+    from voxtui.dialogue.tool_interface import Tool
 
 BOS, EOS, INST, END_INST, PAD = 1, 2, 3, 4, 11
+AVAILABLE_TOOLS, END_AVAILABLE_TOOLS = 5, 6
+TOOL_RESULTS, TOOL_CONTENT, END_TOOL_RESULTS, TOOL_CALLS = 7, 19, 8, 9
 AUDIO, BEGIN_AUDIO, TRANSCRIBE = 24, 25, 34
 """Control tokens of the tekken vocabulary, version 7."""
 
@@ -33,7 +42,7 @@ PromptIds = list[int]
 index. Two prompts share a prefix where their ids are equal."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class PromptClip:
     """The sound of one turn, as the model sees it."""
 
@@ -77,6 +86,8 @@ class PromptTurn:
     reply: Sequence[int]
     clock: str = ""
     """the line with the time before the user's part; empty: none"""
+    calls: Sequence[FinishedCall] = ()
+    """the calls between the user's part and the reply"""
 
 
 def chat(
@@ -85,11 +96,14 @@ def chat(
     past: Sequence[PromptTurn],
     user_input: PromptClip | str | None,
     clock: str = "",
+    tools: Sequence[Tool] = (),
+    calls: Sequence[FinishedCall] = (),
 ) -> PromptIds:
     """Return the prompt for a reply to `user_input`. None: its certain part while the user speaks.
 
     The model refuses a system prompt together with audio, so the instruction is the text before
-    the first audio, and the line with the time is the text before each.
+    the first audio, and the line with the time is the text before each. It expects the `tools`
+    before the user's last part, and nowhere else.
     """
     parts: list[str | Iterable[int]] = [[BOS]]
     before = instruction
@@ -97,14 +111,17 @@ def chat(
         if exchange.user_input != "":
             parts += _user(before, exchange.clock, exchange.user_input)
             before = ""
+        parts += _called(exchange.calls)
         if exchange.reply:
             parts += [exchange.reply, [EOS]]
+    if tools:
+        parts += [[AVAILABLE_TOOLS], _listed(tools), [END_AVAILABLE_TOOLS]]
     if user_input is not None:
-        parts += _user(before, clock, user_input)
+        parts += [*_user(before, clock, user_input), *_called(calls)]
     else:
         parts += _before_audio(before, clock)
     ids = (encode(part) if isinstance(part, str) else part for part in parts if part != "")
-    return list(chain.from_iterable(ids))
+    return list(itertools.chain.from_iterable(ids))
 
 
 def _user(before: str, clock: str, user_input: PromptClip | str) -> list[str | Iterable[int]]:
@@ -115,6 +132,29 @@ def _user(before: str, clock: str, user_input: PromptClip | str) -> list[str | I
 
 def _before_audio(before: str, clock: str) -> list[str | Iterable[int]]:
     return [[INST], paragraphs(before, clock), [BEGIN_AUDIO]]
+
+
+def _listed(tools: Iterable[Tool]) -> str:
+    functions = (
+        {"name": tool.name, "description": tool.line, "parameters": json.loads(tool.schema)}
+        for tool in tools
+    )
+    return _json([{"type": "function", "function": function} for function in functions])
+
+
+def _called(calls: Iterable[FinishedCall]) -> list[str | Iterable[int]]:
+    parts: list[str | Iterable[int]] = []
+    for number, finished in enumerate(calls):
+        call = finished.call
+        name = call.id if re.fullmatch(r"[a-zA-Z0-9]{9}", call.id) else f"{number:09}"
+        written = {"name": call.name, "arguments": json.loads(call.arguments), "id": name}
+        parts += [[TOOL_CALLS], _json([written]), [EOS]]
+        parts += [[TOOL_RESULTS], name, [TOOL_CONTENT], finished.result, [END_TOOL_RESULTS]]
+    return parts
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def transcription(clip: PromptClip, language: Sequence[int] = ()) -> PromptIds:
@@ -142,7 +182,93 @@ class Tekken:
         return self._tekkenizer.encode(text, bos=False, eos=False)
 
     def piece(self, token: int) -> bytes:
+        """Return the bytes of a token; nothing for a control token."""
         return self._tekkenizer.id_to_byte_piece(token)
+
+    def read_call(self, tokens: Iterable[int]) -> ToolCall:
+        """Return the first call of a written list; one without a name if it cannot be read."""
+        try:
+            call, *_ = json.loads(b"".join(map(self.piece, tokens)))
+            name, arguments = call["name"], dict(call["arguments"])
+            return ToolCall(str(name), _json(arguments), str(call.get("id", "")))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return ToolCall("")
+
+
+def offered(options: ReplyOptions) -> tuple[Tool, ...]:
+    """Return the tools that may be called: any of them, as no words are known to match triggers."""
+    return tuple(
+        tool
+        for tool in options.tools
+        if tool.line and options.tool_choice in ("auto", "required", tool.name)
+    )
+
+
+class PromptHistory:
+    """Makes the prompts of a conversation, in which the user's voice stays sound.
+
+    The same utterance is the same clip each time, so it is encoded once. On the model's thread.
+    """
+
+    def __init__(self, tekken: Tekken, instruction: str) -> None:
+        self._tekken, self._instruction = tekken, instruction
+        self._numbers = itertools.count()
+        self._clips: list[tuple[Utterance, PromptClip]] = []
+
+    def prompt(
+        self,
+        past: Past,
+        user_input: Utterance | str | None,
+        options: ReplyOptions,
+        longest: int,
+        calls: Sequence[FinishedCall] = (),
+    ) -> tuple[PromptIds, list[PromptClip]]:
+        """Return the prompt and its clips. Drops the oldest turns of a past that is too long."""
+        system = self._instruction if options.instruction is None else options.instruction
+        encode, tools = self._tekken.encode, offered(options)
+        while True:
+            exchanges = [
+                PromptTurn(self._part(turn.user_input), self._reply(turn), turn.clock, turn.calls)
+                for turn in past
+            ]
+            now = None if user_input is None else self._part(user_input)
+            prompt = chat(encode, system, exchanges, now, options.clock, tools, calls)
+            if len(prompt) <= longest or not past:
+                break
+            past = past[1:]
+        clips = [s for s in (*(e.user_input for e in exchanges), now) if isinstance(s, PromptClip)]
+        numbers = {clip.number for clip in clips}
+        self._clips = [(whose, clip) for whose, clip in self._clips if clip.number in numbers]
+        return prompt, clips
+
+    def clip(self, utterance: Utterance) -> PromptClip:
+        """Return the clip of an utterance, the same one each time."""
+        for whose, clip in self._clips:
+            if whose.is_same(utterance):
+                return clip
+        clip = PromptClip(next(self._numbers), without_trailing_zeros(utterance.samples))
+        self._clips.append((utterance, clip))
+        return clip
+
+    @contextlib.contextmanager
+    def passing(self) -> Generator[None]:
+        """Forget at the end of the block the clips that it added."""
+        before = list(self._clips)
+        try:
+            yield
+        finally:
+            self._clips = before
+
+    def forget(self) -> None:
+        self._clips = []
+
+    def _part(self, user_input: Utterance | str) -> PromptClip | str:
+        return user_input if isinstance(user_input, str) else self.clip(user_input)
+
+    def _reply(self, turn: PastTurn) -> list[int]:
+        """Return the tokens of a reply. Encodes its text only if another brain wrote it."""
+        ids = [token.id for token in turn.reply if token.id is not None]
+        return ids or self._tekken.encode(turn.reply_text)
 
 
 class Detokenizer:

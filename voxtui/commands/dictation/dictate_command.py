@@ -90,7 +90,7 @@ def _dictate(config: Config, quiet: bool) -> Dictated:
                 "There is no terminal for a key that ends the dictation.",
                 "Set dictate.silence_s, or use voxtui dictate --start and --stop.",
             )
-        prompt = "Speak. Space or Enter ends, Esc discards." if pressed else "Speak."
+        prompt = "Speak. Space or Enter ends, Esc drops." if pressed else "Speak."
         if recognises_twice(config):
             prompt += " Then Whisper may take seconds."
         line = CaptionLine(prompt, quiet)

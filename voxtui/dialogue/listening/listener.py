@@ -140,10 +140,14 @@ class Listener:
     def begin(self, source: str, at: float, hands_free: bool = False) -> list[Frame]:
         """Begin a recording at `at`, and return the pre-roll, which the caller pushes again."""
         preroll = PREROLL_SECONDS + (self._config.vad.start_ms / 1000 if hands_free else 0.0)
-        self._live = _LiveRecording(source, at, at - preroll, hands_free)
+        since = at - preroll
+        counted = [*self._recent][-round(preroll / FRAME_SECONDS) :]
+        if hands_free and counted and counted[0].echo_free:  # a client's sound, which may come late
+            since = min(since, counted[0].captured_at - FRAME_SECONDS)
+        self._live = _LiveRecording(source, at, since, hands_free)
         self._detector.reset()
         self._gate.reset()
-        recent = [frame for frame in self._recent if frame.captured_at > at - preroll]
+        recent = [frame for frame in self._recent if frame.captured_at > since]
         self._recent.clear()
         return recent
 

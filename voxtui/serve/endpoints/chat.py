@@ -51,8 +51,9 @@ class Chat(Endpoint):
         async with exchange.watched(), self.pool.lend(exchange) as parts:
             if parts.brain is None:
                 raise HttpError(404, "No chat model is loaded here.", code="model_not_found")
-            if parts.brain.name == "voxtral":
-                request.check_for_voxtral()
+            if parts.brain.name == "voxtral" and request.json_schema:
+                message = "response_format is not supported by Voxtral."
+                raise HttpError(400, message, param="response_format", code="unsupported_value")
             await self._answer(request, parts, parts.brain, exchange)
 
     async def _answer(

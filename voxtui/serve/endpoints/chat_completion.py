@@ -163,15 +163,6 @@ class ChatCompletion(msgspec.Struct):
         schema = form.json_schema
         return msgspec.json.encode(schema.schema).decode() if schema else ANY_OBJECT
 
-    def check_for_voxtral(self) -> None:
-        """Raise HttpError for what this brain cannot do."""
-        for field, value in (("response_format", self.json_schema), ("tools", self.functions)):
-            if value:
-                raise HttpError(
-                    400, f"{field} is not supported by Voxtral.", param=field,
-                    code="unsupported_value",
-                )  # fmt: skip
-
     def check(self, models: Sequence[str]) -> None:
         """Raise HttpError for what cannot be done."""
         check_model(self.model, *models)

@@ -156,7 +156,6 @@ class Connection:
         self, transport: Transport, parts: ModelSet, settings: Settings, sessions: Sessions
     ) -> None:
         self.output = transport.output
-        self.calls_tools = parts.brain is not None and parts.brain.name != "voxtral"
         self._sessions = sessions
         self._transport = transport
         self._loop = asyncio.get_running_loop()

@@ -35,11 +35,6 @@ class Client(Protocol):
     def output(self) -> OutputBuffer | None:
         """What plays the answers over a track; None: the client gets their sound as events."""
 
-    @property
-    def calls_tools(self) -> bool:
-        """True if the brain calls tools."""
-        ...
-
     def send(self, event: Json) -> None: ...
 
     def answered(self, turn: Turn) -> None:

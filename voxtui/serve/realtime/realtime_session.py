@@ -181,7 +181,7 @@ class RealtimeSession:
 
     def _update(self, session: object) -> None:
         before, model = self._settings.detection, self._settings.model
-        supported, refused = without_unsupported(session, self._client.calls_tools)
+        supported, refused = without_unsupported(session)
         self._settings = replace(self._settings.updated(supported), model=model)
         if (before is None) != (self._settings.detection is None):
             self._clear()
@@ -284,8 +284,6 @@ class RealtimeSession:
         if self._settings.type == "transcription":
             raise invalid("A transcription session does not create responses.", "type")
         response = protocol.response_of(event.response, self._settings, self._conversation_id)
-        if response.settings.tools and not self._client.calls_tools:
-            raise not_supported("response.tools")
         if isinstance(self._phase, Hearing):
             self._phase.create = event
             return

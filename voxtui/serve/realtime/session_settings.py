@@ -44,7 +44,6 @@ NULLABLE = frozenset(
 )
 
 NOT_SUPPORTED = {
-    "tools": "Voxtral calls no tools.",
     "prompt": "Prompt templates are not supported. Send `instructions`.",
 }
 
@@ -267,13 +266,12 @@ def not_supported(param: str) -> HttpError:
     return invalid(NOT_SUPPORTED[param.rpartition(".")[2]], param, "not_supported")
 
 
-def without_unsupported(session: object, calls_tools: bool) -> tuple[object, list[str]]:
+def without_unsupported(session: object) -> tuple[object, list[str]]:
     """Return `session` without the fields that are not supported, and their names."""
     if not isinstance(session, dict):
         return session, []
     fields: Json = session  # pyright: ignore[reportUnknownVariableType]
-    unsupported = ("prompt",) if calls_tools else ("prompt", "tools")
-    refused = [name for name in unsupported if fields.get(name)]
+    refused = [name for name in NOT_SUPPORTED if fields.get(name)]
     return {name: value for name, value in fields.items() if name not in refused}, refused
 
 

@@ -51,6 +51,9 @@ CONNECT_SECONDS = 15.0
 IN_FLIGHT_SECONDS = 0.06
 """A message overtakes the sound before it: two packets, and what the sender's device holds."""
 
+DECODING_SECONDS = 2.0
+"""Longest wait for the decoder after that. On a busy machine it is behind."""
+
 MOST_MESSAGES = 1000
 
 MOST_RECEIVED = 2000
@@ -82,6 +85,7 @@ class Call:
     def __init__(self, addresses: list[str] | None) -> None:
         self.output = OutputBuffer()
         self._answers = _AnswerTrack(self.output)
+        self._decoding = _Decoding()
         self._addresses = addresses
         self._loop = asyncio.get_running_loop()
         configuration = RTCConfiguration(iceServers=[], bundlePolicy=RTCBundlePolicy.MAX_BUNDLE)
@@ -116,7 +120,7 @@ class Call:
         transceiver = self._peer.addTransceiver(self._answers, "sendrecv")
         codecs = RTCRtpSender.getCapabilities("audio").codecs
         transceiver.setCodecPreferences([c for c in codecs if c.mimeType == "audio/opus"])
-        _tune(transceiver.receiver)
+        _tune(transceiver.receiver, self._decoding)
         if self._addresses is not None:
             offer_only(self._addresses, transceiver.receiver)
         try:
@@ -205,6 +209,7 @@ class Call:
             if '"input_audio_buffer.' in text:
                 # The sound that was said before it is still on its way.
                 await asyncio.sleep(IN_FLIGHT_SECONDS)
+                await self._decoding.caught_up()
             await self._received.put(message)
 
     def _take_track(self, track: MediaStreamTrack) -> None:
@@ -220,6 +225,7 @@ class Call:
                     return self.leave()
                 mono = samples.mean(axis=1, dtype=np.float32) / 32768
                 self._received.put_nowait(concealment.whole(mono, frame.pts or 0))
+                self._decoding.decoded(frame.pts or 0)
 
 
 class _AnswerTrack(MediaStreamTrack):
@@ -281,23 +287,54 @@ def _without_names(offer: str) -> str:
     return "\r\n".join(kept) + "\r\n"
 
 
-class _EachPacket:
-    """A jitter buffer of aiortc that holds nothing, because each packet of Opus is a frame."""
+class _Decoding:
+    """A jitter buffer of aiortc that holds nothing, because each packet of Opus is a frame.
+
+    It knows which packets the decoder, a thread of its own, has not returned yet.
+    """
+
+    def __init__(self) -> None:
+        self._origin: int | None = None
+        self._added = self._decoded = 0
+        """times of the latest packet, in samples since the first one"""
+        self._returned = asyncio.Event()
 
     def add(self, packet: RtpPacket) -> tuple[bool, JitterFrame | None]:
         encoded: Any = packet
         data = encoded._data  # noqa: SLF001
-        return False, JitterFrame(data, packet.timestamp) if data else None
+        if not data:
+            return False, None
+        if self._origin is None:
+            self._origin = packet.timestamp
+        self._added = packet.timestamp - self._origin
+        return False, JitterFrame(data, packet.timestamp)
+
+    def decoded(self, at: int) -> None:
+        """Take note of the frame that begins at sample `at`."""
+        self._decoded = at
+        self._returned.set()
+
+    async def caught_up(self) -> None:
+        """Wait until all packets are decoded that have arrived, or for DECODING_SECONDS."""
+        last = self._added
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DECODING_SECONDS):
+                while self._behind(last):
+                    self._returned.clear()
+                    await self._returned.wait()
+
+    def _behind(self, last: int) -> bool:
+        return 0 < (last - self._decoded) % 2**32 < 2**31  # times wrap after 32 bits
 
 
-def _tune(receiver: RTCRtpReceiver) -> None:
+def _tune(receiver: RTCRtpReceiver, decoding: _Decoding) -> None:
     """Decode each packet of sound as soon as it is there, in order.
 
     aiortc's buffer keeps a packet until the next one is there, so it drops the one before each lost
     packet too, and stays behind after it. It has no setting for it.
     """
     private: Any = receiver
-    private.__dict__["_RTCRtpReceiver__jitter_buffer"] = _EachPacket()
+    private.__dict__["_RTCRtpReceiver__jitter_buffer"] = decoding
     take, order = private._handle_rtp_packet, JitterBuffer[RtpPacket]()  # noqa: SLF001
 
     async def take_in_order(packet: RtpPacket, arrival_time_ms: int) -> None:

@@ -31,6 +31,9 @@ DRAWN_SCREENS = 2
 WRAP_SECONDS, WRAP_PAUSE_SECONDS = 0.006, 0.01
 """Time slice and pause for wrapping a long conversation again, because a stall would show."""
 
+NEXT_ROWS = 2
+"""Rows of a question that begins. Room for them is made ahead, so that no scroll bar flashes."""
+
 FIGURE_GAP = 2
 """The fewest cells between a text and the figure behind it."""
 
@@ -50,11 +53,11 @@ class DrawnEntries(ScrollView):
     }
 
     class Filled(Message):
-        """The entries need `rows`, which is more than there are."""
+        """The entries leave too little room for what comes next: `missing` rows."""
 
-        def __init__(self, rows: int) -> None:
+        def __init__(self, missing: int) -> None:
             super().__init__()
-            self.rows = rows
+            self.missing = missing
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,6 +101,7 @@ class DrawnEntries(ScrollView):
     def on_resize(self, event: events.Resize) -> None:
         self.drawn.clear()
         self._wrap_all()
+        self._ask_for_room(self._column.height)
         if self._following:
             self.to_end()
 
@@ -335,13 +339,17 @@ class DrawnEntries(ScrollView):
 
     def _grow(self, size: Size) -> None:
         """Set the height. Lays out the screen only where a scroll bar appears or disappears."""
-        rows = self.scrollable_content_region.height
-        if self.show_vertical_scrollbar != (size.height > rows):
+        self._ask_for_room(size.height)
+        if self.show_vertical_scrollbar != (size.height > self.scrollable_content_region.height):
             self.virtual_size = size
-            if 0 < rows < size.height:
-                self.post_message(self.Filled(size.height))
-            return
-        self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
+        else:
+            self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
+
+    def _ask_for_room(self, height: int) -> None:
+        rows = self.scrollable_content_region.height
+        missing = height + (NEXT_ROWS if self._begun else 0) - rows
+        if rows and missing > 0:
+            self.post_message(self.Filled(missing))
 
 
 def lighted(line: Line, lit: int, look: Look) -> Line:

@@ -51,7 +51,7 @@ class Transcript(DrawnEntries, can_focus=True):
         """the entries that `restore` brings back"""
 
     def show_welcome(self, entries: Sequence[Paragraph]) -> None:
-        """Show `entries` until the first one is added, which removes them for good."""
+        """Show `entries` until the first one is added, which removes them."""
         if self._begun:
             return
         self.entries[:] = entries
@@ -63,7 +63,7 @@ class Transcript(DrawnEntries, can_focus=True):
     def add(self, entry: Paragraph) -> None:
         if not self._begun:
             self._begun = True
-            self.clear()
+            self.entries.clear()
             self._dropped = []
         entry.wrap(self.look, self)
         with self._rearranging(len(self.entries)):
@@ -154,12 +154,18 @@ class Transcript(DrawnEntries, can_focus=True):
             self.entries[:] = [entry for entry in self.entries if id(entry) not in gone]
 
     def clear(self) -> None:
-        self._dropped = [*self.entries] or self._dropped
+        """Drop all entries, which `restore` brings back. A welcome may be shown again."""
+        if self._begun:
+            self._dropped = [*self.entries]
+        self._begun = False
         self.entries.clear()
         self._following = True
         with self._rearranging():
             pass
 
     def restore(self) -> None:
-        self.insert(0, self._dropped)
-        self._dropped = []
+        if self._dropped:
+            self._begun = True
+            self.entries[:] = []
+            self.insert(0, self._dropped)
+            self._dropped = []

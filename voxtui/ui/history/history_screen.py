@@ -12,17 +12,15 @@ from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
 from textual import events, on, work
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from voxtui.errors import InputError
 from voxtui.storage.conversation_database import Conversations, Summary, export
 from voxtui.ui.menu.menu import in_thread
+from voxtui.ui.widgets.boxes import SearchList
 
 SHOWN = 200
 """Conversations in the list. Others are found by their words."""
@@ -33,16 +31,12 @@ NO_MATCH, NOTHING = "No match", "No conversation is stored yet."
 NOT_KEPT = "No conversation is stored. The menu has: Keep conversations."
 
 
-class HistoryScreen(ModalScreen[int | None]):
+class HistoryScreen(SearchList[int | None]):
     """Lists the newest conversations. Dismissed with the number of the one to go on with."""
 
-    AUTO_FOCUS = "Input"
+    TITLE = "History"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close"),
-        Binding("up", "move('cursor_up')", priority=True),
-        Binding("down", "move('cursor_down')", priority=True),
-        Binding("pageup", "move('page_up')", priority=True),
-        Binding("pagedown", "move('page_down')", priority=True),
         Binding("f2,ctrl+r", "rename", priority=True),
         Binding("ctrl+d,shift+delete", "delete", priority=True),
         Binding("ctrl+z,ctrl+u", "undo", priority=True),
@@ -56,13 +50,11 @@ class HistoryScreen(ModalScreen[int | None]):
 
         `exports`: the folder for exported conversations. `keeps`: new ones are stored.
         """
-        super().__init__()
+        self._keys = Static(markup=False)
+        super().__init__(words, self._keys)
         self._nothing = NOTHING if keeps else NOT_KEPT
         self._conversations = conversations
         self._exports = exports
-        self._input = Input(words, placeholder="Search, or ↑ ↓ and Enter", compact=True)
-        self._list = OptionList(markup=False, compact=True)
-        self._keys = Static(markup=False)
         self._found: list[Summary] = []
         self._instead = ""
         """what stands in an empty list"""
@@ -74,17 +66,7 @@ class HistoryScreen(ModalScreen[int | None]):
         """the words of the search while a title is written"""
         self._changing = False
 
-    def compose(self) -> ComposeResult:
-        with Vertical() as box:
-            yield self._input
-            yield self._list
-            yield self._keys
-        box.border_title = "History"
-
     def on_mount(self) -> None:
-        self._list.can_focus = False
-        motion = self.app.animation_level  # pyright: ignore[reportUnknownMemberType]
-        self._input.cursor_blink = motion != "none"
         self._show_keys()
         self.find()
 
@@ -154,9 +136,6 @@ class HistoryScreen(ModalScreen[int | None]):
     def _highlighted(self) -> Summary | None:
         line = self._list.highlighted
         return self._found[line] if line is not None and line < len(self._found) else None
-
-    def action_move(self, action: str) -> None:
-        getattr(self._list, f"action_{action}")()
 
     def action_close(self) -> None:
         if self._renamed is not None:

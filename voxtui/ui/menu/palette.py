@@ -7,16 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from textual import on
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
 from textual.fuzzy import Matcher
 from textual.message import Message
-from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
+
+from voxtui.ui.widgets.boxes import SearchList
 
 PREVIEWED = "ui.theme"
 """The config key whose values are previewed."""
@@ -41,17 +40,11 @@ class Entry:
     value: Any = None
 
 
-class Palette(ModalScreen[Entry | None]):
+class Palette(SearchList[Entry | None]):
     """Lists entries by section; Enter acts, Esc leaves everything as it was."""
 
-    AUTO_FOCUS = "Input"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+p", "close", "Close"),
-        Binding("up", "move('cursor_up')", priority=True),
-        Binding("down", "move('cursor_down')", priority=True),
-        Binding("pageup", "move('page_up')", priority=True),
-        Binding("pagedown", "move('page_down')", priority=True),
-    ]
+    TITLE, SUB_TITLE = "Menu", "Esc closes"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+p", "close", "Close")]
 
     class Previewed(Message):
         """The result of `entry` is to be shown while it is highlighted; None: no longer."""
@@ -71,12 +64,10 @@ class Palette(ModalScreen[Entry | None]):
 
         `more` are entries that take time to find.
         """
-        super().__init__()
+        super().__init__(query)
         self._sections = sections
         self._entries = list(entries)
         self._more = more
-        self._input = Input(query, placeholder="Search, or ↑ ↓ and Enter", compact=True)
-        self._list = OptionList(markup=False, compact=True)
         self._lines: list[Entry | None] = []
         """the entry of each line; None: the name of a section"""
         self._asked: Entry | None = None
@@ -84,17 +75,7 @@ class Palette(ModalScreen[Entry | None]):
         self._previewed = False
         self._waiting: Timer | None = None
 
-    def compose(self) -> ComposeResult:
-        with Vertical() as box:
-            yield self._input
-            yield self._list
-        box.border_title = "Menu"
-        box.border_subtitle = "Esc closes"
-
     def on_mount(self) -> None:
-        self._list.can_focus = False
-        motion = self.app.animation_level  # pyright: ignore[reportUnknownMemberType]
-        self._input.cursor_blink = motion != "none"
         self._show()
         self.run_worker(self._add_more())
 
@@ -168,9 +149,6 @@ class Palette(ModalScreen[Entry | None]):
         if self._previewed:
             self._previewed = False
             self.post_message(self.Previewed(None))
-
-    def action_move(self, action: str) -> None:
-        getattr(self._list, f"action_{action}")()
 
     def action_close(self) -> None:
         self._undo_preview()

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
 
-from textual.app import ComposeResult
-from textual.binding import Binding
-from textual.containers import VerticalScroll
 from textual.message import Message
-from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Static
 
 from voxtui.dialogue.history.attachments import BYTES_PER_TOKEN, Attachment, estimated_tokens
 from voxtui.errors import strip_control_characters
+from voxtui.ui.widgets.boxes import TextBox
 
 FIELD_LINES = 3
 """A paste of more lines is folded. One of fewer is written into the field as one line."""
@@ -112,16 +109,12 @@ class PastedTexts(Static):
         self.post_message(self.Opened())
 
 
-class PastedView(ModalScreen[None]):
-    AUTO_FOCUS = "VerticalScroll"
-    BINDINGS: ClassVar = [Binding("escape,tab,enter,q", "dismiss", "Close")]
+class PastedView(TextBox):
+    TITLE = "Pasted text"
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self._text = text
 
-    def compose(self) -> ComposeResult:
-        with VerticalScroll() as box:
-            yield Static(self._text, markup=False)
-        box.border_title = "Pasted text"
-        box.border_subtitle = "↑ ↓ scroll, Esc closes"
+    def parts(self) -> Iterator[Widget]:
+        yield Static(self._text, markup=False)

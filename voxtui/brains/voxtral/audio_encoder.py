@@ -1,4 +1,4 @@
-"""Voxtral's front end, audio encoder and projector, as plain products on fused weights."""
+"""From sound to embeddings: front end, audio encoder and projector, each window at most once."""
 
 # torch and transformers are typed in part only.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from voxtui.brains.voxtral.prompt import WINDOW_SAMPLES
+from voxtui.brains.voxtral.graphs import Graphs, Record
+from voxtui.brains.voxtral.prompt import WINDOW_SAMPLES, WINDOW_TOKENS, PromptClip
 
 if TYPE_CHECKING:
     from transformers import VoxtralForConditionalGeneration
@@ -151,3 +153,69 @@ class LogMel:
         log = torch.clamp(self._bank @ power, min=1e-10).log10()
         log = torch.maximum(log, log.max() - 8.0)
         return ((log + 4.0) / 4.0).reshape(BINS, -1, WINDOW_FRAMES).transpose(0, 1)
+
+
+class AudioEmbedder:
+    """Encodes a clip once, as long as it exists: a rebuilt KV cache costs no second encoding."""
+
+    def __init__(self, encoder: AudioTower) -> None:
+        self.encoder = encoder
+        self.mel = LogMel(encoder.device)
+        self.graphs = Graphs()
+        self._samples = torch.zeros(WINDOW_SAMPLES, device=encoder.device)
+        self._features = torch.zeros(1, BINS, WINDOW_FRAMES, device=encoder.device)
+        self._rows = torch.zeros(
+            WINDOW_TOKENS, encoder.width, dtype=encoder.dtype, device=encoder.device
+        )
+        self._known: WeakKeyDictionary[PromptClip, Tensor] = WeakKeyDictionary()
+        self._whole: list[tuple[Tensor, Tensor]] = []
+        """features and embeddings of the latest clip's windows but the last"""
+        self.windows = 0
+        """windows encoded so far"""
+
+    def rows(self, clip: PromptClip) -> Tensor:
+        """Return the (windows * 375, hidden) embeddings of `clip`."""
+        if clip not in self._known:
+            self._known[clip] = self._encoded(clip)
+        return self._known[clip]
+
+    @property
+    def clips(self) -> int:
+        """Return how many clips are encoded and still exist."""
+        return len(self._known)
+
+    def capture(self, record: Record) -> None:
+        self.graphs.capture(record, "clip", self._hear_clip)
+        self.graphs.capture(record, "window", self._hear_window)
+
+    def _encoded(self, clip: PromptClip) -> Tensor:
+        filled = self.mel.filled(clip.samples, clip.windows)
+        if clip.windows == 1:
+            self.windows += 1
+            self._whole = []
+            self._samples.copy_(filled)
+            self.graphs.run("clip", self._hear_clip)
+            return self._rows.clone()
+        features = self.mel(filled)
+        rows = [self._window(window) for window in features]
+        self._whole = list(zip(features[:-1], rows[:-1], strict=True))
+        return torch.cat(rows)
+
+    def _window(self, features: Tensor) -> Tensor:
+        """Encode a window, unless a shorter clip had an equal one."""
+        for known, rows in self._whole:
+            if torch.equal(known, features):
+                return rows
+        self.windows += 1
+        self._features.copy_(features[None])
+        self.graphs.run("window", self._hear_window)
+        return self._rows.clone()
+
+    # Operations that are captured: from one fixed tensor to another.
+
+    def _hear_clip(self) -> None:
+        self._features.copy_(self.mel(self._samples))
+        self._hear_window()
+
+    def _hear_window(self) -> None:
+        self._rows.copy_(self.encoder(self._features))

@@ -1,0 +1,65 @@
+"""Boxes over the screen: a list with a search, and a text that is scrolled."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen, ScreenResultType
+from textual.widget import Widget
+from textual.widgets import Input, OptionList
+
+
+class SearchList(ModalScreen[ScreenResultType]):
+    """A list below the words of its search, between TITLE and SUB_TITLE. Its keys need no focus."""
+
+    AUTO_FOCUS = "Input"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(key, f"move('{action}')", priority=True)
+        for key, action in (
+            ("up", "cursor_up"), ("down", "cursor_down"),
+            ("pageup", "page_up"), ("pagedown", "page_down"),
+        )
+    ]  # fmt: skip
+
+    def __init__(self, words: str, *below: Widget) -> None:
+        """Begin with a search for `words`. `below` stands below the list."""
+        super().__init__()
+        self._input = Input(words, placeholder="Search, or ↑ ↓ and Enter", compact=True)
+        self._list = OptionList(markup=False, compact=True)
+        self._below = below
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            yield self._input
+            yield self._list
+            yield from self._below
+        box.border_title, box.border_subtitle = self.TITLE, self.SUB_TITLE
+
+    def on_mount(self) -> None:
+        self._list.can_focus = False
+        motion = self.app.animation_level  # pyright: ignore[reportUnknownMemberType]
+        self._input.cursor_blink = motion != "none"
+
+    def action_move(self, action: str) -> None:
+        getattr(self._list, f"action_{action}")()
+
+
+class TextBox(ModalScreen[None]):
+    """A text that its keys scroll and close."""
+
+    AUTO_FOCUS = "VerticalScroll"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,q,tab,enter", "dismiss", "Close")]
+
+    @abstractmethod
+    def parts(self) -> Iterator[Widget]:
+        """Yield the widgets of the text."""
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll() as box:
+            yield from self.parts()
+        box.border_title, box.border_subtitle = self.TITLE, "↑ ↓ scroll, Esc closes"
