@@ -180,7 +180,7 @@ class AssistantSkills:
         """Return the answer to words about what rings or rang; None: they are about else."""
         from voxtui.skills.rules.timer_words import ringing_orders
 
-        missed = any(one.missed for one in (*self._entries.timers, *self._entries.reminders))
+        missed = any(entry.missed for entry in self._entries.all)
         rang = self._alarm.just_rang(utc(self.now()))
         if not missed and not rang:
             return None
@@ -277,8 +277,7 @@ class AssistantSkills:
         if seen == self._seen:
             return
         self._seen, self._entries = seen, self._store.read()
-        stored = {*self._entries.timers, *self._entries.reminders}
-        if self._alarm.entries and not stored.intersection(self._alarm.entries):
+        if self._alarm.entries and not {*self._entries.all}.intersection(self._alarm.entries):
             self._end_ringing()  # it was stopped, snoozed or cancelled, here or elsewhere
         self._emit(CountdownsChanged(self._entries.countdowns(self._alarm.entries)))
 
@@ -334,7 +333,7 @@ class AssistantSkills:
     def _carry_out_stop(self) -> None:
         """Take what was stopped out of the files."""
         from voxtui.skills.rules.timer_words import SNOOZE_SECONDS
-        from voxtui.skills.timer_alarm import without, without_missed
+        from voxtui.skills.timer_store import Entries
 
         order, self._stop = self._stop, None
         if order is None:
@@ -344,7 +343,6 @@ class AssistantSkills:
         if snooze:
             self._snooze(SNOOZE_SECONDS)
         with self._store.changing() as change:
-            if rang and not snooze:
-                change.entries = without(change.entries, rang)
-            if missed:
-                change.entries = without_missed(change.entries)
+            ended = () if snooze else rang
+            left = (e for e in change.entries.all if e not in ended and not (missed and e.missed))
+            change.entries = Entries(tuple(left))
