@@ -17,6 +17,9 @@ from pathlib import Path
 IN_VERSE = "(Answer with four short lines that rhyme.)"
 """Stands behind a request for a poem, because a grammar cannot rhyme."""
 
+REACTIONS = "What|How|Do you|Did|Are you|Have you|You could|You might|Maybe|I hope"
+"""How one goes on after the first words to what somebody has told."""
+
 LONGEST_REQUEST = 200
 """characters; a longer text is not asked in passing"""
 
@@ -85,7 +88,7 @@ class ReplyForm:
     avoided: tuple[str, ...] = ()
     """beginnings that it may not have, if it has no opening"""
     starts: tuple[str, ...] = ()
-    """how each sentence after the first begins; empty: in any way"""
+    """how each sentence after the first begins, `|` between several ways; empty: in any way"""
 
     def grammar(self, begun: str = "") -> str:
         """Return the grammar (GBNF) of what follows the opening, or what was `begun` instead."""
@@ -98,7 +101,7 @@ class ReplyForm:
         needed = max(0, self.least - complete - 1)
         optional = max(0, self.most - complete - 1 - needed)
         starts = self.starts[complete:]
-        later = [f'" {start}" body end' for start in starts] or ["next"] * needed
+        later = [f"{_any_of(start.split('|'))} body end" for start in starts] or ["next"] * needed
         inside = _STRICTLY_INSIDE if self.starts else _INSIDE
         rules = [
             f"more ::= body {'end tail' if needed else '(end tail)?'}",
@@ -114,21 +117,28 @@ class ReplyForm:
         elif (rest := self._avoided_after(begun)) or not begun:
             rules = [*_not_begun_by(rest, bool(begun)), *rules]
         elif rest := self._start_after(complete, begun[ends[-1].end() if ends else 0 :]):
-            rules.insert(0, f'root ::= "{rest}" more')
+            rules.insert(0, f"root ::= {rest} more")
         else:
             rules.insert(0, "root ::= more")
         return "\n".join(rules)
 
     def _start_after(self, sentence: int, begun: str) -> str:
-        """Return the rest of how the sentence with this number begins, after its first words."""
-        start = f" {self.starts[sentence - 1]}" if 0 < sentence <= len(self.starts) else ""
-        return start.removeprefix(begun) if start.startswith(begun) else ""
+        """Return what follows the first words of the sentence with this number; empty: anything."""
+        starts = self.starts[sentence - 1].split("|") if 0 < sentence <= len(self.starts) else []
+        return _any_of([start for start in starts if f" {start}".startswith(begun)], len(begun))
 
     def _avoided_after(self, begun: str) -> tuple[str, ...]:
         """Return how a reply that has `begun` may not go on; before it, how it may not begin."""
         if self.opening:
             return ()
         return tuple(text[len(begun) :] for text in self.avoided if text.startswith(begun))
+
+
+def _any_of(starts: Sequence[str], begun: int = 0) -> str:
+    """Return the rule of one of the `starts` after a space, without its first `begun` characters."""
+    rests = [f" {start}"[begun:] for start in starts]
+    joined = '" | "'.join(rests)
+    return f'("{joined}")' if rests and all(rests) else ""
 
 
 @lru_cache(16)
@@ -243,7 +253,7 @@ def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
         return ReplyForm(f"All right, {topic}")
     if any(_has(_plain(before), "advice") for before in past[-3:]):
         return ReplyForm("Then")
-    return ReplyForm("That's", 2)
+    return ReplyForm("That's", 2, 2, starts=(REACTIONS,))
 
 
 def _tables(words: str, plain: str, past: Sequence[str], tells: bool) -> list[str]:
