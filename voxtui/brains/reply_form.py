@@ -135,7 +135,7 @@ class ReplyForm:
 
 
 def _any_of(starts: Sequence[str], begun: int = 0) -> str:
-    """Return the rule of one of the `starts` after a space, without its first `begun` characters."""
+    """Return the rule of one of the `starts` after a space, without `begun` characters of both."""
     rests = [f" {start}"[begun:] for start in starts]
     joined = '" | "'.join(rests)
     return f'("{joined}")' if rests and all(rests) else ""
