@@ -17,9 +17,6 @@ from pathlib import Path
 IN_VERSE = "(Answer with four short lines that rhyme.)"
 """Stands behind a request for a poem, because a grammar cannot rhyme."""
 
-REACTIONS = "What|How|Do you|Did|Are you|Have you|You could|You might|Maybe|I hope"
-"""How one goes on after the first words to what somebody has told."""
-
 LONGEST_REQUEST = 200
 """characters; a longer text is not asked in passing"""
 
@@ -195,11 +192,14 @@ class _Rule:
 _TABLES = tomllib.loads(Path(__file__).with_name("reply_forms.toml").read_text(encoding="utf-8"))
 
 
-def _pattern(*words: str) -> re.Pattern[str]:
-    joined = "|".join(words)
+def _with_parts(text: str) -> str:
     for name, part in _TABLES["parts"].items():
-        joined = joined.replace(f"{{{name}}}", part)
-    return re.compile(joined)
+        text = text.replace(f"{{{name}}}", part)
+    return text
+
+
+def _pattern(*words: str) -> re.Pattern[str]:
+    return re.compile(_with_parts("|".join(words)))
 
 
 def _rule(
@@ -210,7 +210,7 @@ def _rule(
     starts: Sequence[str] = (),
 ) -> _Rule:
     least, most = (len(starts) + 1,) * 2 if starts else sentences
-    form = ReplyForm(opening, least, most, starts=tuple(starts))
+    form = ReplyForm(opening, least, most, starts=tuple(map(_with_parts, starts)))
     return _Rule(_pattern(*words), form, topic)
 
 
@@ -253,7 +253,7 @@ def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
         return ReplyForm(f"All right, {topic}")
     if any(_has(_plain(before), "advice") for before in past[-3:]):
         return ReplyForm("Then")
-    return ReplyForm("That's", 2, 2, starts=(REACTIONS,))
+    return ReplyForm("That's", 2, 2, starts=(_with_parts("{reaction}"),))
 
 
 def _tables(words: str, plain: str, past: Sequence[str], tells: bool) -> list[str]:
