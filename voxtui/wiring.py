@@ -200,9 +200,7 @@ def _imports_torch(config: Config) -> bool:
 
 
 def build_brain(
-    config: Config,
-    notify: Notify,
-    may_download: frozenset[str] = NO_DOWNLOAD,
+    config: Config, notify: Notify, may_download: frozenset[str] = NO_DOWNLOAD
 ) -> Fallbacks[Brain]:
     """Return the loaders of the brain that `config` names, best first.
 

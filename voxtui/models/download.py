@@ -45,9 +45,7 @@ ByteProgress: TypeAlias = Callable[[int, int], object]
 
 
 def download(
-    model: Model,
-    source: Source | Path = "auto",
-    progress: ByteProgress = lambda done, size: None,
+    model: Model, source: Source | Path = "auto", progress: ByteProgress = lambda done, size: None
 ) -> Path:
     """Download what is missing of `model` and return `model.path`. Raises ModelError.
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 from voxtui.errors import InputError
 from voxtui.settings.paths import user_folders
-from voxtui.storage.files import open_private, read_file
+from voxtui.storage.files import read_file, write_private
 
 LARGEST_BYTES = 10_000
 
@@ -20,10 +19,7 @@ def offset_file() -> Path:
 def save_offset(path: Path, speaker: str, microphone: str, offset: float) -> None:
     known = {"speaker": speaker, "microphone": microphone, "offset_ms": round(offset * 1000, 1)}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(open_private(path, os.O_WRONLY | os.O_CREAT), "w", encoding="utf-8") as file:
-            file.truncate()
-            file.write(json.dumps(known) + "\n")
+        write_private(path, json.dumps(known).encode() + b"\n")
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}.") from error
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from voxtui.dialogue.data import SpeechChunk, audible
+from voxtui.dialogue.data import Samples, SpeechChunk, audible
 from voxtui.dialogue.protocols import Progress
 from voxtui.errors import ModelError, UnspokenLanguage, how_to_install
 from voxtui.models.catalogue import HIBARI, HIBARI_VOICES
 from voxtui.models.download import download
 from voxtui.models.installed import released_path
 from voxtui.settings.schema import LANGUAGES, VoiceConfig
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from voxtui.dialogue.data import Samples
 
 MARGIN_SECONDS = 0.012
 """Kept before the first and after the last audible sample, as a plosive begins below -50 dBFS."""

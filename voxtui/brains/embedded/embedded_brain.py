@@ -16,11 +16,7 @@ from threading import Event as Flag
 
 from voxtui.brains.embedded.chat_process import ASK, BEAT_SECONDS, ChatRequest, Llama, chatml
 from voxtui.brains.embedded.chat_reply import ChatModel, ChatReply
-from voxtui.brains.embedded.live_transcription import (
-    LiveTranscription,
-    LiveUtterance,
-    Recogniser,
-)
+from voxtui.brains.embedded.live_transcription import LiveTranscription, LiveUtterance, Recogniser
 from voxtui.brains.embedded.recogniser import stretches
 from voxtui.brains.embedded.tool_prompt import (
     LOOKING,

@@ -286,7 +286,9 @@ class RemoteBrain:
                 yield text
                 waited_s, before = 0.0, time.monotonic()
         if not finished:
-            raise RemoteError(f"{host}: connection closed before the end of the reply.", "Ask again.")
+            raise RemoteError(
+                f"{host}: connection closed before the end of the reply.", "Ask again."
+            )
         if not any_text and not (called and called.call):
             raise RemoteError(
                 f"{self._model_name}: empty reply.",
