@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from voxtui.errors import InputError
 from voxtui.settings.paths import user_folders
-from voxtui.storage.files import read_file, write_private
+from voxtui.storage.files import open_private, read_file
 
 LARGEST_BYTES = 10_000
 
@@ -19,7 +20,10 @@ def offset_file() -> Path:
 def save_offset(path: Path, speaker: str, microphone: str, offset: float) -> None:
     known = {"speaker": speaker, "microphone": microphone, "offset_ms": round(offset * 1000, 1)}
     try:
-        write_private(path, json.dumps(known).encode() + b"\n")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(open_private(path, os.O_WRONLY | os.O_CREAT), "w", encoding="utf-8") as file:
+            file.truncate()
+            file.write(json.dumps(known) + "\n")
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}.") from error
 
