@@ -230,5 +230,6 @@ def error_text(answer: Json | str) -> str | None:
             return None if "<" in answer else answer.strip()
     error: Any = answer.get("error") or answer.get("detail") or answer.get("message")
     if isinstance(error, dict):
-        error = cast("Json", error).get("message") or error
+        inner = cast("Json", error)
+        error = inner.get("message") or inner
     return error if isinstance(error, str | None) else json.dumps(error) if error else None
