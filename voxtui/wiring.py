@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 CLIPS = Path(__file__).parent / "data" / "clips"
 
-
 VOXTRAL, CHAT = "voxtral", "chat"
 """Models that a brain may download while it loads, if the user allows it."""
 

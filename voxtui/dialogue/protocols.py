@@ -30,7 +30,6 @@ Progress = Callable[[str, float | None], None]
 A long step calls it repeatedly. It may raise to abort the step; let the exception propagate.
 """
 
-
 OnWords = Callable[[str, int], object]
 """Takes the words so far of an utterance, and how many characters of them are settled.
 
@@ -104,7 +103,6 @@ class ReplyOptions:
 
 
 DEFAULT_OPTIONS = ReplyOptions()
-
 
 AUDIO_INPUT = "[User audio input - "
 """The beginning of the text that replaces audio without a transcript in the history."""

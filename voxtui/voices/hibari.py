@@ -25,7 +25,6 @@ SENTENCE_PAUSE, CLAUSE_PAUSE = 0.28, 0.10
 """Seconds of silence after a sentence and after a comma. They replace the model's own 0.2 to 0.33 s
 before each clause, which is latency, and 0.3 to 0.5 s after it, which is a stutter at a comma."""
 
-
 SHORTEST_PAUSE = 0.12
 """Seconds of silence that the model makes after a comma, at least. A plosive is shorter."""
 

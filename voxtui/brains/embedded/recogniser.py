@@ -67,7 +67,6 @@ PAST, PRESENT, ENCODER = "past_key_values", "present", ".encoder."
 SPACE = "\u2581".encode()
 """What a word's first token begins with."""
 
-
 BEAM = 5
 """Most beginnings of a transcript that the decoder follows at the same time."""
 
