@@ -254,6 +254,7 @@ async def test_a_new_conversation_is_undone_with_all_that_was_shown():
         assert any("/undo" in toast for toast in s.toasts)
         await s.press("ctrl+n")  # nothing was said since, so nothing new can be undone
         await s.send("/undo")
+        assert not s.toasts
         assert "Old answer" in s.text and SUGGESTIONS[0] not in s.text
         assert s.commands == ["new_conversation", "new_conversation", "recall_conversation"]
 

@@ -50,8 +50,9 @@ def machine_tools() -> tuple[Tool, ...]:
         _question(
             "battery", "this computer's battery", lambda cancelled: battery(),
             "Does my laptop need charging?",
-            (r"\b(?:my|laptop|computer|machine)\b.*\b(?:battery|charge[ds]?|charging)\b",
-             r"\b(?:battery|charge[ds]?|charging)\b.*\b(?:my|laptop|computer|left)\b"),
+            (r"\b(?:my|this|left)\b.*\bbattery\b", r"\bbattery\b.*\b(?:my|left|laptop|computer)\b",
+             rf"{_MACHINE}\b.*\b(?:battery|charge[ds]?|charging|plug(?:ged)?)\b",
+             rf"\b(?:charge[ds]?|charging|plug(?:ged)?)\b.*{_MACHINE}\b"),
             rf"(?:what|how|how full|how charged) is {_MY} battery(?: (?:at|level))?{_HERE}",
             rf"what is (?:my|the) battery level{_HERE}",
             rf"how much (?:battery|charge) (?:do i have|have i got|is|is there)"

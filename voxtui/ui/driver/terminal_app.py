@@ -86,5 +86,5 @@ class TerminalApp(App[None], inherit_bindings=False):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        if message not in (shown.message for shown in self._notifications):
+        if message not in [shown.message for shown in [*iter(self._notifications)]]:
             super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
