@@ -123,7 +123,7 @@ def test_each_sentence_of_a_story_begins_with_words_that_make_a_plot() -> None:
     form = reply_form("Tell me a story about a fox.")
     begun = form.opening
     for start in form.starts:
-        assert f'" {start}" body end' in form.grammar(begun)
+        assert f'(" {start}") body end' in form.grammar(begun)
         begun += f" it was so. {start}"
         assert f'" {start}"' not in form.grammar(begun)
     assert "tail ::= next{0,0}" in form.grammar(begun)
@@ -131,10 +131,20 @@ def test_each_sentence_of_a_story_begins_with_words_that_make_a_plot() -> None:
 
 def test_the_first_words_of_a_later_sentence_are_completed() -> None:
     form = ReplyForm("Once upon a time,", starts=("But one day,",), least=2, most=2)
-    assert form.grammar("Once upon a time, it rained. But o").startswith('root ::= "ne day," more')
+    assert form.grammar("Once upon a time, it rained. But o").startswith(
+        'root ::= ("ne day,") more'
+    )
     assert form.grammar("Once upon a time, it rained. Why not?").startswith("root ::= tail")
     assert form.grammar("Once upon a time, it ra").startswith("root ::= more")
 
 
 def test_no_sign_lets_a_model_evade_the_first_words_of_a_sentence() -> None:
     assert "[0-9," in ReplyForm(starts=("But",), least=2, most=2).grammar("It rained. But")
+
+
+def test_what_was_told_is_answered_by_a_question_or_a_hint() -> None:
+    form = reply_form("My uncle has a boat.")
+    assert form.grammar().startswith("root ::= more")
+    assert '(" What" | " How" | ' in form.grammar()
+    assert form.grammar("That's nice. D").startswith('root ::= ("o you" | "id") more')
+    assert form.grammar("That's nice. Do you").startswith("root ::= more")
