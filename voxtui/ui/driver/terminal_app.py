@@ -18,7 +18,6 @@ from voxtui.ui.driver.keyboard import KeyboardDriver
 from voxtui.ui.themes import AVAILABLE, legible
 from voxtui.ui.widgets.messages import Messages
 
-
 READ_PER_SECOND = 15
 """Characters. A long message stays until it was read."""
 
