@@ -298,6 +298,9 @@ def test_control_characters_and_line_breaks_of_a_recogniser_are_removed():
     assert found.text == "One[2J two."
 
 
+PROMPT = "Speak. Space or Enter ends, Esc drops."
+
+
 class LineOfATerminal:
     """FakeStderr: a terminal of so many columns, which keeps what was written."""
 
@@ -329,8 +332,12 @@ class LineOfATerminal:
 @pytest.mark.parametrize(
     ("columns", "line", "caption"),
     [
-        (80, "Speak. Space or Enter ends, Esc drops.", "one two three four five six seven"),
-        (40, "Speak. Space or Enter ends, Esc drops.", "ne two three four five six seven 漢字漢"),
+        (
+            80,
+            f"{PROMPT} Then Whisper may take seconds.",
+            "one two three four five six seven 漢字漢",
+        ),
+        (40, f"{PROMPT} ", "ne two three four five six seven 漢字漢"),
     ],
 )
 def test_a_narrow_terminal_shows_the_beginning_of_the_prompt_and_the_end_of_the_words(
@@ -338,9 +345,9 @@ def test_a_narrow_terminal_shows_the_beginning_of_the_prompt_and_the_end_of_the_
 ):
     terminal = LineOfATerminal(columns)
     monkeypatch.setattr(sys, "stderr", terminal)
-    shown = CaptionLine("Speak. Space or Enter ends, Esc drops.", quiet=False)
+    shown = CaptionLine(f"{PROMPT} Then Whisper may take seconds.", quiet=False)
     shown.listening()
     assert terminal.line == line
-    shown.caption("one two three four five six seven" + " 漢字漢" * (columns == 40))
+    shown.caption("one two three four five six seven 漢字漢")
     assert terminal.line == caption
     terminal.close()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.commands.test_dictation import PatternMicrophone, seconds
 from tests.deadline import SECONDS
-from tests.fakes import LoudIsSpeech
+from tests.fakes import LoudIsSpeech, ScriptedBrain
 from tests.ui.pseudo_terminal import until
 from voxtui.commands.dictation import dictation_daemon
 from voxtui.commands.dictation.dictation_daemon import (
@@ -20,7 +20,9 @@ from voxtui.commands.dictation.dictation_daemon import (
     runtime_folder,
     serve,
 )
+from voxtui.commands.dictation.lent_recogniser import lent, settings_of
 from voxtui.dialogue.components.sound_devices import Devices
+from voxtui.dialogue.data import Token
 from voxtui.errors import DeviceError, InputError, ModelError
 from voxtui.settings.schema import AudioConfig, Config, DictateConfig
 from voxtui.wiring import SpeechToText
@@ -222,6 +224,18 @@ def use_microphone(monkeypatch, machine, pattern):
 
 
 never = threading.Event()
+
+
+def test_an_assistant_gets_the_words_of_a_window_and_loads_no_recogniser(listen, monkeypatch):
+    class Embedded(ScriptedBrain):
+        name = "embedded"
+
+        def transcribe(self, utterance, cancelled):
+            yield Token("The window heard it.")
+
+    monkeypatch.setattr(dictation_daemon, "recogniser", lambda *ignored, **also: 1 / 0)
+    with lent(Embedded, lambda: settings_of(Config())), listen() as utterance:
+        assert utterance.words(never).text == "The window heard it."
 
 
 def test_one_utterance_is_recorded_until_its_pause(listen, order, machine):

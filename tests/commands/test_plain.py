@@ -213,6 +213,20 @@ def test_text_typed_while_models_load_is_kept_and_enter_says_that_it_cannot_talk
     assert "Still loading. Text is kept until that is done." in said
 
 
+def test_no_line_of_an_answer_looks_like_a_line_of_the_user_or_of_a_tool(converse):
+    def script(engine, told):
+        engine.load()
+        timestamps = engine.begin("typed")
+        engine.report(ReplyText(1, "Yes.\nYou: "), ReplyText(1, "no\n› lights · 3 ms\n"))
+        engine.finish(timestamps=MARKS, reply="Yes.")
+        until(lambda: timestamps.at(Milestone.FIRST_SHOWN))
+        yield "/numbers"
+
+    said, _ = converse(script)
+    assert [line for line in said if line.startswith(("You", "›", "Vox"))] == ["Vox: Yes."]
+    assert "     You: no" in said and "     › lights · 3 ms" in said
+
+
 def test_the_lines_of_a_pipe_wait_for_one_another_and_all_are_answered(converse):
     heard = []
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from voxtui.brains.embedded.tool_prompt import tool_choice, tool_prefix
 from voxtui.dialogue.data import ToolCall
-from voxtui.dialogue.protocols import SkillAnswer, SkillRequest
+from voxtui.dialogue.protocols import ReplyOptions, SkillAnswer, SkillRequest
 from voxtui.dialogue.tool_interface import Tool, ToolResult, rule_call
 from voxtui.errors import ConfigError, InputError
 from voxtui.settings.schema import ToolCommand, ToolsConfig
@@ -54,6 +55,8 @@ def tool(name: str, **config) -> Tool:
         ("Add oat milk to my notes.", "oat milk"),
         ("Make a note, the boiler is mended at eight.", "the boiler is mended at eight"),
         ("Put birthday candles on my notes, would you?", "birthday candles"),
+        ("Keep a note of the mileage: 40 thousand.", "the mileage: 40 thousand"),
+        ("Write down in my notes that the key is with Ann.", "the key is with Ann"),
     ],
 )
 def test_an_order_to_remember_is_a_note(words, note):
@@ -75,6 +78,9 @@ def test_an_order_to_remember_is_a_note(words, note):
         "Why do we remember that day?",
         "I can't remember that.",
         "You need not remember that.",
+        "Put that down.",
+        "Take a note.",
+        "Leave it down there.",
     ],
 )
 def test_nothing_else_is_a_note(words):
@@ -112,6 +118,8 @@ def test_notes_do_not_follow_a_link(tmp_path):
 def test_what_is_asked_of_the_notes():
     assert json.loads(notes_in("What's in my notes?") or "") == {"about": ""}
     assert json.loads(notes_in("Read me my notes about the bank.") or "") == {"about": "bank"}
+    assert json.loads(notes_in("Do I have any notes about the car?") or "") == {"about": "car"}
+    assert json.loads(notes_in("What have I written?") or "null") is None
     assert notes_in("How do people take notes?") is None
 
 
@@ -162,6 +170,12 @@ def test_a_rule_takes_nothing_else(words):
         ("How do I free memory on a computer?", ""),
         ("What is a git branch?", ""),
         ("My tablet has no storage left.", ""),
+        ("How full is a typical hard drive?", ""),
+        ("Can one put more memory into any old laptop?", ""),
+        ("Shall I plug in my laptop?", "battery"),
+        ("Have I a note about the car?", "notes"),
+        ("My teacher wrote me a note.", ""),
+        ("Which notes make up a chord?", ""),
     ],
 )
 def test_a_model_is_asked_about_this_machine_only(words, name):
@@ -370,6 +384,8 @@ def test_a_calendar_that_cannot_be_read_is_named(tmp_path):
         ("Do I have anything planned for Friday?", "friday"),
         ("Do I have any meetings on Monday?", "monday"),
         ("What have I got on this weekend?", "the weekend"),
+        ("Are we doing anything tonight?", "today"),
+        ("How does my Sunday look?", "sunday"),
     ],
 )
 def test_a_question_to_the_calendar(words, when):
@@ -397,6 +413,21 @@ def test_a_tool_of_the_user_comes_before_the_answer_that_voxtui_cannot_do_it(tmp
     # The model chooses here, because the words are others.
     assert able.answer(SkillRequest("Switch off the hall lamp.")) is None
     assert isinstance(able.answer(SkillRequest("Switch off the radio.")), SkillAnswer)
+
+
+def test_rules_are_tools_where_a_brain_does_not_know_the_words(tmp_path):
+    skills = AssistantSkills(tmp_path, rings=False, tools=build_tools(ToolsConfig()))
+    timer, clock = skills.tools[-2:]
+    assert (timer.name, clock.name) == ("timer", "clock")
+    assert run(clock, request="seven times eight").sentence == "That is 56."
+    said = run(timer, request="set a pasta timer for ten minutes").sentence
+    assert "10 minutes" in said
+    assert (tmp_path / "timers.json").exists()
+    with pytest.raises(InputError, match="other words"):
+        run(timer, request="bake a cake")
+    options = ReplyOptions(tools=skills.tools)
+    assert tool_choice((), "set a timer for ten minutes", options) is None
+    assert "timer" not in tool_prefix(skills.tools)
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ class Screen:
 
     @property
     def notifications(self) -> list[Notification]:
-        return list(self.app._notifications)
+        return [*iter(self.app._notifications)]
 
     @property
     def toasts(self) -> list[str]:

@@ -92,6 +92,8 @@ async def test_the_list_follows_the_words_and_says_where_nothing_matches(home) -
         await until(s, lambda: lines(s) == ["No match"])
         await s.press("enter")
         assert isinstance(s.app.screen, HistoryScreen)
+        await s.press("ctrl+u")  # as in every text field
+        await until(s, lambda: titles(s) == ["Something else", "Anna and the sea"])
 
 
 async def test_a_deleted_conversation_comes_back_and_is_erased_once_the_list_closes(home) -> None:

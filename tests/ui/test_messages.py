@@ -1,5 +1,7 @@
 """Messages stand in lines of their own above the prompt, and cover nothing."""
 
+import itertools
+
 import pytest
 
 from tests.ui.conftest import screen
@@ -37,6 +39,28 @@ async def test_messages_go_by_a_click_and_by_themselves(monkeypatch):
         await s.settle()
         while s.app.messages.has_class("shown"):
             await s.pilot.pause(0.01)
+
+
+async def test_a_message_may_expire_while_the_messages_are_read(monkeypatch):
+    async with screen() as s:
+        s.app.notify("A sentence.")
+        await s.settle()
+        (message,) = s.notifications
+        end = message.raised_at + message.timeout
+        times = itertools.chain((end - 0.01,), itertools.repeat(end + 0.01))
+        monkeypatch.setattr("textual.notifications.time", lambda: next(times))
+        s.app.messages.show(s.app._notifications)
+        s.app.messages.show(s.app._notifications)
+        assert not s.app.messages.has_class("shown")
+
+
+async def test_a_long_message_stays_until_it_was_read():
+    async with screen() as s:
+        s.app.notify("Short.")
+        s.app.notify("Not pasted: it is too long. " * 5)
+        await s.settle()
+        short, long = (message.timeout for message in s.notifications)
+        assert (short, round(long)) == (5, 9)
 
 
 async def test_only_the_newest_messages_take_room():

@@ -39,9 +39,28 @@ async def test_the_prompt_is_near_a_short_conversation_and_moves_down_with_a_lon
         await s.settle()
         assert "Answer 0." not in s.text and "Quit" in s.lines[-1]
         await s.press("ctrl+n")
+        assert first <= bar_row(s) <= first + 2  # below the notice
+
+
+async def test_a_message_moves_the_prompt_only_as_far_as_there_is_no_room_for_it():
+    async with screen(size=TALL) as s:
+        turn(s, "Hello", "Hi.")
+        await s.settle()
+        before = bar_row(s)
+        s.app.notify("A message.")
+        await s.settle()
+        assert "A message." in s.text and bar_row(s) == before
+        s.app.clear_notifications()
+        for _ in range(3):
+            turn(s, "And?", "More.")
+        await s.settle()
+        s.app.notify("A message.")
+        await s.settle()
+        after = bar_row(s)
+        assert "A message." in s.text and s.text.count("More.") == 3
         s.app.clear_notifications()
         await s.settle()
-        assert bar_row(s) == first
+        assert bar_row(s) == after  # it does not jump back
 
 
 @pytest.mark.slow

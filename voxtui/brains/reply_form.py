@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,9 +29,11 @@ SPEAKABLE = rf"root ::= [^{_UNSPEAKABLE}]*"
 _ENDS = ".!?。।؟"
 _END = re.compile(rf"[{_ENDS}]+[\"'”’)]*(?=\s|$)")
 
-_SENTENCES = rf"""next ::= " " body end
-body ::= ([^{_UNSPEAKABLE}{_ENDS}] | [{_ENDS}]+ [^{_UNSPEAKABLE}{_ENDS} ])*
-end ::= [{_ENDS}]+ ["'”’)]*"""
+_INSIDE = rf"[^{_UNSPEAKABLE}{_ENDS} ]"
+"""What follows a sign that does not end the sentence, as in 3.5."""
+
+_STRICTLY_INSIDE = """[0-9,"'”’)]"""
+"""The same before a sentence whose first words are ours: a model evades them where it can."""
 
 _UNHELPFUL = (
     "Absolutely",
@@ -82,6 +84,8 @@ class ReplyForm:
     """sentences; 0: any number"""
     avoided: tuple[str, ...] = ()
     """beginnings that it may not have, if it has no opening"""
+    starts: tuple[str, ...] = ()
+    """how each sentence begins, the first one after the opening, `|` between several ways"""
 
     def grammar(self, begun: str = "") -> str:
         """Return the grammar (GBNF) of what follows the opening, or what was `begun` instead."""
@@ -93,26 +97,47 @@ class ReplyForm:
         complete = len(ends) - between
         needed = max(0, self.least - complete - 1)
         optional = max(0, self.most - complete - 1 - needed)
+        starts = self.starts[complete + 1 :]
+        later = [f"{_any_of(start.split('|'))} body end" for start in starts] or ["next"] * needed
+        inside = _STRICTLY_INSIDE if self.starts else _INSIDE
         rules = [
             f"more ::= body {'end tail' if needed else '(end tail)?'}",
-            f"tail ::= {' '.join(['next'] * needed + [f'next{{0,{optional}}}'])}",
-            _SENTENCES,
+            f"tail ::= {' '.join([*later, f'next{{0,{optional}}}'])}",
+            f'next ::= " " {_INSIDE} body end',
+            rf'body ::= ([^{_UNSPEAKABLE}{_ENDS}] | [{_ENDS}]+ {inside} | [ap] "." [m])*',
+            rf"""end ::= [{_ENDS}]+ ["'”’)]*""",
         ]
         if between and opens:
             rules.insert(0, "root ::= tail")
         elif between:  # the sentence may still go on, as in 3.5
-            rules.insert(0, f"root ::= tail | [^{_UNSPEAKABLE} ] more")
+            rules.insert(0, f"root ::= tail | {inside} more")
         elif (rest := self._avoided_after(begun)) or not begun:
             rules = [*_not_begun_by(rest, bool(begun)), *rules]
+        elif rest := self._start_after(complete, begun[ends[-1].end() if ends else 0 :]):
+            rules.insert(0, f"root ::= {rest} more")
         else:
             rules.insert(0, "root ::= more")
         return "\n".join(rules)
+
+    def _start_after(self, sentence: int, begun: str) -> str:
+        """Return what follows the first words of the sentence with this number; empty: anything."""
+        starts = self.starts[sentence].split("|") if sentence < len(self.starts) else []
+        begun = begun if sentence else begun.removeprefix(self.opening)
+        fitting = [start for start in starts if start and f" {start}".startswith(begun)]
+        return _any_of(fitting, len(begun))
 
     def _avoided_after(self, begun: str) -> tuple[str, ...]:
         """Return how a reply that has `begun` may not go on; before it, how it may not begin."""
         if self.opening:
             return ()
         return tuple(text[len(begun) :] for text in self.avoided if text.startswith(begun))
+
+
+def _any_of(starts: Sequence[str], begun: int = 0) -> str:
+    """Return the rule of one of the `starts` after a space, without `begun` characters of both."""
+    rests = [f" {start}"[begun:] for start in starts]
+    joined = '" | "'.join(rests)
+    return f'("{joined}")' if rests and all(rests) else ""
 
 
 @lru_cache(16)
@@ -161,9 +186,7 @@ class _Rule:
     """Words, and the form of their answer."""
 
     pattern: re.Pattern[str]
-    opening: str
-    least: int
-    most: int
+    form: ReplyForm
     topic: bool
     """the opening ends with what the user told about before"""
 
@@ -171,18 +194,26 @@ class _Rule:
 _TABLES = tomllib.loads(Path(__file__).with_name("reply_forms.toml").read_text(encoding="utf-8"))
 
 
-def _pattern(*words: str) -> re.Pattern[str]:
-    joined = "|".join(words)
+def _with_parts(text: str) -> str:
     for name, part in _TABLES["parts"].items():
-        joined = joined.replace(f"{{{name}}}", part)
-    return re.compile(joined)
+        text = text.replace(f"{{{name}}}", part)
+    return text
+
+
+def _pattern(*words: str) -> re.Pattern[str]:
+    return re.compile(_with_parts("|".join(words)))
 
 
 def _rule(
-    words: list[str], opening: str = "", sentences: tuple[int, int] = (1, 3), topic: bool = False
+    words: list[str],
+    opening: str = "",
+    sentences: tuple[int, int] = (1, 3),
+    topic: bool = False,
+    starts: Sequence[str] = (),
 ) -> _Rule:
-    least, most = sentences
-    return _Rule(_pattern(*words), opening, least, most, topic)
+    least, most = (len(starts),) * 2 if starts else sentences
+    form = ReplyForm(opening, least, most, starts=tuple(map(_with_parts, starts)))
+    return _Rule(_pattern(*words), form, topic)
 
 
 _WORDS = {name: _pattern(words) for name, words in _TABLES["words"].items()}
@@ -209,20 +240,22 @@ def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
     tells = not is_question and _has(plain, "statement")
     sentences = (plain, _plain(re.split(r"(?<=[.!?]) +", words.strip())[-1]))
     rules = (rule for table in _tables(words, plain, past, tells) for rule in _RULES[table])
+    avoided = _avoided(words, past)
     for rule in rules:
         if any(map(rule.pattern.search, sentences)):
+            form = rule.form if rule.form.opening else replace(rule.form, avoided=avoided)
             topic = _topic(past[-1]) if rule.topic and past else ""
-            opening = f"{rule.opening} {topic[0].upper()}{topic[1:]}" if topic else rule.opening
-            return _form(words, past, opening, rule.least, rule.most)
+            opening = f"{form.opening} {topic[0].upper()}{topic[1:]}" if topic else form.opening
+            return replace(form, opening=opening)
     if past and is_question and (subject := _subject(words)):
-        return _form(words, past, subject)
+        return ReplyForm(subject)
     if not tells or _language(words):
-        return _form(words, past)
+        return ReplyForm(avoided=avoided)
     if _has(plain, "scheduled") and (topic := _topic(words)):
-        return _form(words, past, f"All right, {topic}")
+        return ReplyForm(f"All right, {topic}")
     if any(_has(_plain(before), "advice") for before in past[-3:]):
-        return _form(words, past, "Then")
-    return _form(words, past, "That's", 2)
+        return ReplyForm("Then")
+    return ReplyForm("That's", 2, 2, starts=("", _with_parts("{reaction}")))
 
 
 def _tables(words: str, plain: str, past: Sequence[str], tells: bool) -> list[str]:
@@ -242,12 +275,6 @@ def _tables(words: str, plain: str, past: Sequence[str], tells: bool) -> list[st
 
 def _has(plain: str, words: str) -> bool:
     return bool(_WORDS[words].search(plain))
-
-
-def _form(
-    words: str, past: Sequence[str], opening: str = "", least: int = 1, most: int = 3
-) -> ReplyForm:
-    return ReplyForm(opening, least, most, () if opening else _avoided(words, past))
 
 
 def _avoided(words: str, past: Sequence[str]) -> tuple[str, ...]:

@@ -88,7 +88,8 @@ def transcribe(
 @click.command()
 @click.option("--to", "target", type=click.Choice(["stdout", "clipboard", "tmux", "type"]),
               default="stdout", show_default=True, help="Where the text goes.")  # fmt: skip
-@click.option("--pane", metavar="PANE", help="The pane of --to tmux (default: the active one).")
+@click.option("--pane", metavar="PANE",
+              help="The pane of --to tmux, such as {right} (default: the active one).")  # fmt: skip
 @click.option("--start", "order", flag_value="start",
               help="Begin a recording in the background, for a key of your desktop.")  # fmt: skip
 @click.option("--stop", "order", flag_value="stop", help="End it and deliver the text.")

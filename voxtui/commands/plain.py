@@ -131,7 +131,8 @@ class Plain:
             return ()
         for turn in past:
             if not turn.attached:
-                self._print(f"You: {turn.user_text}\nVox: {turn.reply_text.strip()}")
+                self._print(f"You: {indented(turn.user_text)}")
+                self._print(f"Vox: {indented(turn.reply_text.strip())}")
         return past
 
     def _read(self, lines: Iterable[str]) -> None:
@@ -274,7 +275,7 @@ class Plain:
         if not self._in_reply:
             click.echo("Vox: ", nl=False)
             self._in_reply = True
-        click.echo(text, nl=False)  # flushes, too
+        click.echo(indented(text), nl=False)  # flushes, too
         if self.session.turn is not None:
             self.session.turn.timestamps.record(Milestone.FIRST_SHOWN)
 
@@ -388,6 +389,11 @@ class Plain:
                 self._print("The old conversation goes on.")
             case _:
                 raise NotAllowed(f"/{name} works on the screen only.")
+
+
+def indented(text: str) -> str:
+    """Indent all lines but the first, so that none looks like one of the user or of a tool."""
+    return text.replace("\n", "\n     ")
 
 
 def typed_lines(source: int = 0) -> Iterator[str]:

@@ -26,7 +26,7 @@ from voxtui.dialogue.listening.barge_in import VoiceBargeIn
 from voxtui.dialogue.listening.listener import Listener
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
-from voxtui.dialogue.protocols import Past, ReplyOptions, Skills
+from voxtui.dialogue.protocols import Brain, Past, ReplyOptions, Skills
 from voxtui.dialogue.turn.announcements import Announcer
 from voxtui.dialogue.turn.safe_skills import SafeSkills
 from voxtui.dialogue.turn.turn_taking import TurnTaking
@@ -113,6 +113,11 @@ class Engine:
     def state(self) -> State:
         """The current state. Only the engine's thread changes it."""
         return self._dialogue.state
+
+    @property
+    def brain(self) -> Brain:
+        """The brain in use. Raises ModelError while none is loaded."""
+        return self._components.brain
 
     @property
     def past(self) -> Past:

@@ -64,6 +64,8 @@ class Tool:
     """a sentence before a slow call that is true whatever comes, such as `Let me look.`"""
     shared: bool = False
     """the user allows that its results are sent to another machine"""
+    unheard: bool = False
+    """only for a brain that answers before it knows the user's words; elsewhere rules read them"""
     rule: Callable[[str], str | None] | None = None
     """returns the arguments (JSON) of a call that the user's words request for certain, else None;
     takes well under a millisecond"""
@@ -99,6 +101,7 @@ def offered(tools: Iterable[Tool], words: str, sends_to: str = "") -> tuple[Tool
         tool
         for tool in tools
         if tool.line
+        and not tool.unheard
         and tool.is_triggered(words)
         and (tool.shared or tool.run is None or not sends_to)
     )

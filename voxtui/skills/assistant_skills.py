@@ -10,9 +10,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from voxtui.dialogue.events import CountdownsChanged, Event, Notice, Rang, Reminded, RingsIn
-from voxtui.dialogue.protocols import SkillAnswer
-from voxtui.dialogue.tool_interface import Tool, offered, rule_call
+from voxtui.dialogue.protocols import SkillAnswer, SkillRequest
+from voxtui.dialogue.tool_interface import Tool, ToolResult, offered, rule_call
 from voxtui.dialogue.turn.safe_skills import log_failure
 from voxtui.errors import InputError
 from voxtui.skills.local_time import utc
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
     from voxtui.dialogue.data import ToolCall
-    from voxtui.dialogue.protocols import SkillRequest
 
 LOOK_SECONDS = 1.0
 """Interval at which the files are checked, because another voxtui may change them."""
@@ -29,8 +30,18 @@ LOOK_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 """Longest wait for the thread. It may be compiling the rules, which takes a tenth of a second."""
 
+_SPOKEN = (
+    ("timer", "set, change, stop or list timers, alarms and reminders", True),
+    ("clock", "the time, the date, days until a date, sums, units", False),
+)
+"""The rules as tools: name, line, and whether they change something."""
+
 _QUIET_AGAIN = "That is done already. Say it again if you want it twice."
 _RINGS_IF_OPEN = "It rings while voxtui is open."
+
+
+class _Words(msgspec.Struct, forbid_unknown_fields=True):
+    request: str
 
 
 class AssistantSkills:
@@ -56,7 +67,7 @@ class AssistantSkills:
         self._rings = rings
         self._emit: Callable[[Event], object] = lambda event: None
         self.now = now
-        self.tools = tools
+        self.tools = (*tools, *self._spoken_tools()) if tools else ()
         self._resources = resources or ExitStack()
         self._retry = ""
         """the request that the user's next words complete"""
@@ -94,6 +105,24 @@ class AssistantSkills:
         """Return the answer to the user's words, the call of a tool, or None. See Skills."""
         answer = self._answer(request)
         return SkillAnswer(answer) if isinstance(answer, str) else answer
+
+    def _spoken_tools(self) -> tuple[Tool, ...]:
+        """Return the rules as tools, for a brain that answers before it knows the words."""
+        about = {"type": "string", "description": "what the user wants, in English words"}
+        schema = {"type": "object", "properties": {"request": about}, "required": ["request"]}
+        text = msgspec.json.encode(schema).decode()
+        return tuple(
+            Tool(name, line, self._call, text, acts=acts, trusted=True, unheard=True)
+            for name, line, acts in _SPOKEN
+        )
+
+    def _call(self, arguments: str, cancelled: threading.Event) -> ToolResult:
+        words = msgspec.json.decode(arguments, type=_Words).request
+        answer = self._answer(SkillRequest(words))
+        said = answer.text if isinstance(answer, SkillAnswer) else answer
+        if not isinstance(said, str):
+            raise InputError("I did not understand that. Please say it in other words.")
+        return ToolResult("", said)
 
     def _answer(self, request: SkillRequest) -> SkillAnswer | ToolCall | str | None:
         from voxtui.skills.requests import acts, carry_out
@@ -151,7 +180,7 @@ class AssistantSkills:
         """Return the answer to words about what rings or rang; None: they are about else."""
         from voxtui.skills.rules.timer_words import ringing_orders
 
-        missed = any(one.missed for one in (*self._entries.timers, *self._entries.reminders))
+        missed = any(entry.missed for entry in self._entries.all)
         rang = self._alarm.just_rang(utc(self.now()))
         if not missed and not rang:
             return None
@@ -196,11 +225,7 @@ class AssistantSkills:
     # Runs on the thread of the skills.
 
     def _run(self) -> None:
-        for module in (
-            "skills.rules.understand",
-            "skills.requests",
-            "skills.rules.about_itself",
-        ):
+        for module in ("skills.rules.understand", "skills.requests", "skills.rules.about_itself"):
             import_module(f"voxtui.{module}")
         while self._rings and not self._closed:
             self._changed.clear()
@@ -248,8 +273,7 @@ class AssistantSkills:
         if seen == self._seen:
             return
         self._seen, self._entries = seen, self._store.read()
-        stored = {*self._entries.timers, *self._entries.reminders}
-        if self._alarm.entries and not stored.intersection(self._alarm.entries):
+        if self._alarm.entries and not {*self._entries.all}.intersection(self._alarm.entries):
             self._end_ringing()  # it was stopped, snoozed or cancelled, here or elsewhere
         self._emit(CountdownsChanged(self._entries.countdowns(self._alarm.entries)))
 
@@ -305,7 +329,7 @@ class AssistantSkills:
     def _carry_out_stop(self) -> None:
         """Take what was stopped out of the files."""
         from voxtui.skills.rules.timer_words import SNOOZE_SECONDS
-        from voxtui.skills.timer_alarm import without, without_missed
+        from voxtui.skills.timer_store import Entries
 
         order, self._stop = self._stop, None
         if order is None:
@@ -315,7 +339,6 @@ class AssistantSkills:
         if snooze:
             self._snooze(SNOOZE_SECONDS)
         with self._store.changing() as change:
-            if rang and not snooze:
-                change.entries = without(change.entries, rang)
-            if missed:
-                change.entries = without_missed(change.entries)
+            ended = () if snooze else rang
+            left = (e for e in change.entries.all if e not in ended and not (missed and e.missed))
+            change.entries = Entries(tuple(left))

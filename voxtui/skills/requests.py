@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from voxtui.skills.local_time import local, utc
 from voxtui.skills.rules.intents import (
@@ -14,14 +13,12 @@ from voxtui.skills.rules.intents import (
     Do,
     ListReminders,
     NewReminder,
+    Request,
     TimerRequest,
     Which,
 )
 from voxtui.skills.rules.spoken import say_moment, say_span, spoken_list
-from voxtui.skills.timer_store import MOST_ENTRIES, Entries, Reminder, Timer, TimerStore
-
-Request = TimerRequest | NewReminder | ListReminders | CancelReminder
-T = TypeVar("T")
+from voxtui.skills.timer_store import MOST_ENTRIES, Entries, Entry, Reminder, Timer, TimerStore
 
 
 class _Refused(Exception):
@@ -65,7 +62,7 @@ def _carried_out(request: Request, entries: Entries, now: datetime) -> tuple[Ent
             return _cancel_reminders(request, entries)
 
 
-def due_sentence(entry: Timer | Reminder, late: timedelta) -> str:
+def due_sentence(entry: Entry, late: timedelta) -> str:
     """Return the sentence with which an entry rings, or is reported as missed by `late`."""
     missed = late > timedelta(minutes=1)
     ago = f"{say_span(late.total_seconds(), 1)} ago"
@@ -90,8 +87,7 @@ def _start(request: TimerRequest, entries: Entries, now: datetime) -> tuple[Entr
     ends = now + timedelta(seconds=request.seconds)
     timer = Timer(request.seconds, ends, name=request.which.name[:100])
     name = f"Your {timer.name} timer" if timer.name else "Your timer"
-    after = msgspec.structs.replace(entries, timers=(*entries.timers, timer))
-    return after, f"{name} is set for {say_span(request.seconds, 3)}."
+    return Entries((*entries.all, timer)), f"{name} is set for {say_span(request.seconds, 3)}."
 
 
 def _status(which: Which, entries: Entries, now: datetime) -> str:
@@ -119,9 +115,8 @@ def _change_timers(request: TimerRequest, entries: Entries, now: datetime) -> tu
         names = spoken_list([timer_name(timer) for timer in found])
         raise _Refused(f"There are {len(found)}: {names}. Say which one you mean.")
     changed = {id(timer): _changed(timer, request, now) for timer in found}
-    timers = [changed.get(id(timer), timer) for timer in entries.timers]
+    after = Entries(tuple(filter(None, (changed.get(id(entry), entry) for entry in entries.all))))
     names = spoken_list([timer_name(timer) for timer in found])
-    after = msgspec.structs.replace(entries, timers=tuple(filter(None, timers)))
     verb = "are" if len(found) > 1 else "is"
     match request.do:
         case Do.CANCEL:
@@ -143,29 +138,26 @@ def _changed(timer: Timer, request: TimerRequest, now: datetime) -> Timer | None
         case Do.CANCEL:
             return None
         case Do.PAUSE:
-            return msgspec.structs.replace(timer, ends=None, left=left)
+            return replace(timer, ends=None, left=left)
         case Do.RESUME:
             ends = timer.ends or now + timedelta(seconds=left)
-            return msgspec.structs.replace(timer, ends=ends, left=0.0)
+            return replace(timer, ends=ends, left=0.0)
         case _:
             change = request.seconds if request.do is Do.ADD else -request.seconds
             if left + change <= 0:
                 raise _Refused(f"{_left(timer, now)} It was not shortened.")
             if timer.ends is None:
-                return msgspec.structs.replace(timer, left=left + change)
-            return msgspec.structs.replace(timer, ends=timer.ends + timedelta(seconds=change))
+                return replace(timer, left=left + change)
+            return replace(timer, ends=timer.ends + timedelta(seconds=change))
 
 
 def _matching(which: Which, timers: Sequence[Timer]) -> list[Timer]:
     if which.name:
-        return [timer for timer in timers if _same_name(timer.name, which.name)]
+        name = which.name.lower().removesuffix("s")
+        return [timer for timer in timers if timer.name.lower().removesuffix("s") == name]
     if which.seconds:
         return [timer for timer in timers if timer.seconds == which.seconds]
     return list(timers)
-
-
-def _same_name(a: str, b: str) -> bool:
-    return a.lower().removesuffix("s") == b.lower().removesuffix("s")
 
 
 def _no_timer(which: Which) -> str:
@@ -179,8 +171,7 @@ def _no_timer(which: Which) -> str:
 def _remind(request: NewReminder, entries: Entries, now: datetime) -> tuple[Entries, str]:
     if len(entries.reminders) >= MOST_ENTRIES:
         raise _Refused(f"There are already {MOST_ENTRIES} reminders. Cancel some first.")
-    reminder = Reminder(utc(request.at), request.about[:200])
-    after = msgspec.structs.replace(entries, reminders=(*entries.reminders, reminder))
+    after = Entries((*entries.all, Reminder(utc(request.at), request.about[:200])))
     when = say_moment(request.at, now)
     if not request.about:
         return after, f"Your alarm is set for {when}."
@@ -205,11 +196,6 @@ def _cancel_reminders(request: CancelReminder, entries: Entries) -> tuple[Entrie
         raise _Refused("There is no such reminder." if about else "There is no reminder.")
     if len(found) > 1 and not request.every:
         raise _Refused(f"There are {len(found)} reminders. Say what the one is about.")
-    left = _without(entries.reminders, found)
-    after = msgspec.structs.replace(entries, reminders=left)
+    after = Entries(tuple(entry for entry in entries.all if entry not in found))
     names = spoken_list([one.about or "the alarm" for one in found])
     return after, f"Cancelled: {names}."
-
-
-def _without(entries: tuple[T, ...], gone: Sequence[T]) -> tuple[T, ...]:
-    return tuple(entry for entry in entries if not any(entry is one for one in gone))

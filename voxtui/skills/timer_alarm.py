@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-import msgspec
+from msgspec.structs import replace
 
 from voxtui.skills.rules.spoken import say_span, spoken_list
-from voxtui.skills.timer_store import Entries, Reminder, Timer
+from voxtui.skills.timer_store import Entries, Entry
 
 AHEAD_SECONDS = 1.5
 """A chime is announced this long before its time, so that the speaker is on time."""
@@ -29,8 +29,6 @@ JUST_NOW_SECONDS = 60.0
 """For so long after it was stopped, "stop" and "snooze" still mean what rang."""
 
 MISSED_DAYS = 1
-
-Entry = Timer | Reminder
 
 
 class TimerAlarm:
@@ -104,55 +102,23 @@ def ring_due(entries: Entries, now: datetime) -> tuple[Entries, list[tuple[Entry
     They are marked before they ring, so that they are in the list whatever happens.
     """
     oldest = now - timedelta(days=MISSED_DAYS)
-    due: list[tuple[Entry, timedelta]] = []
-    timers, reminders = list[Timer](), list[Reminder]()
-    for timer in entries.timers:
-        if timer.ends is None or timer.ends > now:
-            timers.append(timer)
-        elif not timer.missed:
-            timers.append(msgspec.structs.replace(timer, missed=True))
-            due.append((timers[-1], now - timer.ends))
-        elif timer.ends > oldest:
-            timers.append(timer)
-    for reminder in entries.reminders:
-        if reminder.at > now:
-            reminders.append(reminder)
-        elif not reminder.missed:
-            reminders.append(msgspec.structs.replace(reminder, missed=True))
-            due.append((reminders[-1], now - reminder.at))
-        elif reminder.at > oldest:
-            reminders.append(reminder)
-    return Entries(tuple(timers), tuple(reminders)), due
-
-
-def without(entries: Entries, gone: Sequence[Entry]) -> Entries:
-    return Entries(
-        tuple(timer for timer in entries.timers if timer not in gone),
-        tuple(reminder for reminder in entries.reminders if reminder not in gone),
-    )
-
-
-def without_missed(entries: Entries) -> Entries:
-    return Entries(
-        tuple(timer for timer in entries.timers if not timer.missed),
-        tuple(reminder for reminder in entries.reminders if not reminder.missed),
-    )
+    after, due = list[Entry](), list[tuple[Entry, timedelta]]()
+    for entry in entries.all:
+        if entry.due is None or entry.due > (oldest if entry.missed else now):
+            after.append(entry)
+        elif not entry.missed:
+            after.append(replace(entry, missed=True))
+            due.append((after[-1], now - entry.due))
+    return Entries(tuple(after)), due
 
 
 def snoozed(entries: Entries, again: Sequence[Entry], until: datetime) -> Entries:
     """Return the entries with `again` due at `until`."""
-    rest, timers, reminders = without(entries, again), list[Timer](), list[Reminder]()
-    for entry in again:
-        if isinstance(entry, Timer):
-            timers.append(msgspec.structs.replace(entry, ends=until, missed=False))
-        else:
-            reminders.append(msgspec.structs.replace(entry, at=until, missed=False))
-    return Entries((*rest.timers, *timers), (*rest.reminders, *reminders))
+    rest = (entry for entry in entries.all if entry not in again)
+    return Entries((*rest, *(entry.postponed(until) for entry in again)))
 
 
 def snooze_sentence(again: Sequence[Entry], seconds: float) -> str:
-    names = [entry.name or "timer" for entry in again if isinstance(entry, Timer)]
-    names += [entry.about or "alarm" for entry in again if isinstance(entry, Reminder)]
-    verb = "ring" if len(names) > 1 else "rings"
-    listed = spoken_list(names)
+    verb = "ring" if len(again) > 1 else "rings"
+    listed = spoken_list([entry.title for entry in again])
     return f"{listed[0].upper()}{listed[1:]} {verb} again in {say_span(seconds)}."

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from voxtui.dialogue.events import Countdown
 from voxtui.errors import InputError
@@ -59,6 +60,17 @@ class Timer(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.ends is not None and not EARLIEST_YEAR <= self.ends.year <= LATEST_YEAR:
             raise ValueError(f"a timer that ends in the year {self.ends.year}")
 
+    @property
+    def due(self) -> datetime | None:
+        return self.ends
+
+    @property
+    def title(self) -> str:
+        return self.name or "timer"
+
+    def postponed(self, until: datetime) -> Timer:
+        return replace(self, ends=until, missed=False)
+
     def remaining(self, now: datetime) -> float:
         """Return seconds left at `now` (aware)."""
         return self.left if self.ends is None else (self.ends - now).total_seconds()
@@ -75,41 +87,51 @@ class Reminder(msgspec.Struct, frozen=True, omit_defaults=True):
         if not EARLIEST_YEAR <= self.at.year <= LATEST_YEAR:
             raise ValueError(f"a reminder in the year {self.at.year}")
 
+    @property
+    def due(self) -> datetime:
+        return self.at
 
-class Entries(msgspec.Struct, frozen=True):
-    """Everything that is kept."""
+    @property
+    def title(self) -> str:
+        return self.about or "alarm"
 
-    timers: tuple[Timer, ...] = ()
-    reminders: tuple[Reminder, ...] = ()
+    def postponed(self, until: datetime) -> Reminder:
+        return replace(self, at=until, missed=False)
+
+
+Entry: TypeAlias = Timer | Reminder
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    all: tuple[Entry, ...] = ()
+
+    @property
+    def timers(self) -> list[Timer]:
+        return [entry for entry in self.all if isinstance(entry, Timer)]
+
+    @property
+    def reminders(self) -> list[Reminder]:
+        return [entry for entry in self.all if isinstance(entry, Reminder)]
 
     @property
     def next_due(self) -> datetime | None:
-        times = [one.ends for one in self.timers if one.ends is not None and not one.missed]
-        return min([*times, *(one.at for one in self.reminders if not one.missed)], default=None)
+        return min((e.due for e in self.all if e.due is not None and not e.missed), default=None)
 
-    def countdowns(self, ringing: Sequence[Timer | Reminder] = ()) -> tuple[Countdown, ...]:
+    def countdowns(self, ringing: Sequence[Entry] = ()) -> tuple[Countdown, ...]:
         """Return what is set, the next one first. Some of it is `ringing`."""
-        timers = [
+        shown = [
             Countdown(
-                one.name or "timer",
-                one.ends.timestamp() if one.ends else None,
-                one.left,
-                rings=one in ringing,
-                missed=one.missed,
+                entry.title,
+                entry.due.timestamp() if entry.due else None,
+                entry.left if isinstance(entry, Timer) else 0.0,
+                clock=isinstance(entry, Reminder),
+                rings=entry in ringing,
+                missed=entry.missed,
             )
-            for one in self.timers
+            for entry in self.all
         ]
-        reminders = [
-            Countdown(
-                one.about or "alarm",
-                one.at.timestamp(),
-                clock=True,
-                rings=one in ringing,
-                missed=one.missed,
-            )
-            for one in self.reminders
-        ]
-        return tuple(sorted((*timers, *reminders), key=lambda one: one.ends or float("inf")))
+        return tuple(sorted(shown, key=lambda one: one.ends or float("inf")))
 
 
 @dataclass(slots=True)
@@ -131,9 +153,8 @@ class TimerStore:
 
     def read(self) -> Entries:
         """Return the entries of both files. Raises InputError."""
-        return Entries(
-            tuple(_read(self._timers, list[Timer])), tuple(_read(self._reminders, list[Reminder]))
-        )
+        timers, reminders = _read(self._timers, list[Timer]), _read(self._reminders, list[Reminder])
+        return Entries((*timers, *reminders))
 
     @contextmanager
     def changing(self) -> Generator[Change]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +12,7 @@ import msgspec
 from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import InputError, how_to_install, one_line
 from voxtui.storage.files import read_file
-from voxtui.tools.words import plain
+from voxtui.tools.words import plain, whole_requests
 
 FILE_BYTES = 10_000_000
 MOST_EVENTS = 6
@@ -26,21 +25,28 @@ Day = Literal[
 ]  # fmt: skip
 
 _WHEN = (
-    r"(?:(?:on |for |this |over )*(?P<when>today|tonight|tomorrow|(?:the |this )?weekend|this week"
+    r"(?:(?:on |for |this |over )*(?P<{}>today|tonight|tomorrow|(?:the |this )?weekend|this week"
     r"|next week|monday|tuesday|wednesday|thursday|friday|saturday|sunday))"
 )
-_FORMS = tuple(
-    re.compile(form, re.IGNORECASE)
-    for form in (
-        rf"(?:what is|what have i got|what do i have|is there anything|do i have anything"
-        rf"|have i got anything|anything) (?:on|in|planned)(?: (?:on|in) )?(?: ?(?:my|the) "
-        rf"(?:calendar|diary|schedule|agenda))? {_WHEN}",
-        rf"what (?:is|does) (?:my|the) (?:calendar|diary|schedule|agenda)(?: (?:say|look like))? "
-        rf"{_WHEN}",
-        rf"(?:what (?:appointments|meetings|events)|do i have any (?:appointments|meetings|events)"
-        rf"|have i any (?:appointments|meetings)) (?:do i have |have i got )?{_WHEN}",
-        rf"(?:do i have|have i got) anything (?:on |planned )?{_WHEN}",
-    )
+_DAY = rf"\b(?:today|tonight|tomorrow|weekend|week|{'|'.join(DAYS)})\b"
+_ASKS = (
+    r"^\W*(?:(?:and|so|hey|vox|please)\W+)*(?:what(?:'s)?|when|is|are|am|do|does|have|has|anything"
+    r"|tell|show|read|check|can|could)\b"
+)
+_HAVE = r"(?:do (?:i|we) have|have (?:i|we) got)"
+_FILE = r"(?:(?:my|the) (?:calendar|diary|schedule|agenda))"
+_SET = rf"(?: (?:on|in|planned|scheduled|booked|to do|going on))?(?: (?:on |in )?{_FILE})?"
+_KINDS = r"(?:appointments?|meetings?|events?|plans)"
+_REQUESTS = whole_requests(
+    rf"what is (?:on|in|planned|scheduled|booked)(?: (?:on |in )?{_FILE})? {_WHEN.format('a')}",
+    rf"what (?:{_HAVE}|am i doing|are we doing){_SET} {_WHEN.format('b')}",
+    rf"what (?:is|does) {_FILE}(?: (?:say|look like))? {_WHEN.format('c')}",
+    rf"(?:what|how) does my {_WHEN.format('d')} look(?: like)?",
+    rf"(?:{_HAVE}|is there|are there) (?:anything|something|(?:(?:a|an|any) )?{_KINDS}){_SET} "
+    rf"{_WHEN.format('e')}",
+    rf"(?:anything|any {_KINDS}){_SET} {_WHEN.format('f')}",
+    rf"(?:am i|are we) (?:free|busy|doing anything) {_WHEN.format('g')}",
+    rf"what {_KINDS}(?: {_HAVE})?{_SET} {_WHEN.format('h')}",
 )
 
 
@@ -62,9 +68,8 @@ def calendar_tool(path: Path) -> Tool:
         ),
         (
             r"\bmy (?:calendar|diary|schedule|agenda)\b",
-            r"\bI\b.*\b(?:planned|busy|free|appointments?|meetings?|scheduled)\b.*"
-            r"\b(?:today|tonight|tomorrow|week|weekend|\w+day)\b",
-            r"\b(?:meetings?|appointments?)\b.*\b(?:today|tonight|tomorrow|week|weekend|\w+day)\b",
+            rf"{_ASKS}.*\b(?:I|we|my|our)\b.*{_DAY}",
+            rf"{_ASKS}.*\b(?:meetings?|appointments?)\b.*{_DAY}",
         ),
         timeout_s=10,
         rule=query_in,
@@ -72,13 +77,12 @@ def calendar_tool(path: Path) -> Tool:
 
 
 def query_in(words: str) -> str | None:
-    text = plain(words)
-    for form in _FORMS:
-        if found := form.fullmatch(text):
-            when = found["when"].lower().replace("tonight", "today")
-            when = "the weekend" if "weekend" in when else when
-            return msgspec.json.encode({"when": when}).decode()
-    return None
+    found = _REQUESTS.fullmatch(plain(words))
+    if found is None:
+        return None
+    when = next(filter(None, found.groups())).lower().replace("tonight", "today")
+    when = "the weekend" if "weekend" in when else when
+    return msgspec.json.encode({"when": when}).decode()
 
 
 def span(when: Day, now: datetime) -> tuple[date, date]:

@@ -14,7 +14,7 @@ from threading import Event as Flag
 from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import InputError
 from voxtui.skills.rules.spoken import say_span, spoken_list
-from voxtui.tools.words import output_of, plain, whole_requests
+from voxtui.tools.words import OF_ONES_OWN, output_of, plain, whole_requests
 
 COMMAND_SECONDS = 2.0
 
@@ -24,12 +24,6 @@ _MY = r"(?:my|this|the|our)"
 _MACHINE = rf"{_MY} (?:computer|machine|laptop|pc|mac|system)"
 _HERE = rf"(?: (?:on|in|of) {_MACHINE})?(?: (?:right )?now| at the moment)?"
 _DISK = r"(?:disks?|hard (?:disk|drive)|drive|ssd|disk space)"
-
-_OF_ONES_OWN = (
-    r"^(?!\W*(?:what (?:does|do|did)|what(?:'s| is| are) (?:an?|the (?:difference|best|meaning))"
-    r"|why|who|how (?:do|did|should)|how does an?|should|my|our|his|her)\b).*"
-)
-"""No general question, such as what memory means, and no report, as of a phone that is full."""
 
 
 def machine_tools() -> tuple[Tool, ...]:
@@ -56,8 +50,9 @@ def machine_tools() -> tuple[Tool, ...]:
         _question(
             "battery", "this computer's battery", lambda cancelled: battery(),
             "Does my laptop need charging?",
-            (r"\b(?:my|laptop|computer|machine)\b.*\b(?:battery|charge[ds]?|charging)\b",
-             r"\b(?:battery|charge[ds]?|charging)\b.*\b(?:my|laptop|computer|left)\b"),
+            (r"\b(?:my|this|left)\b.*\bbattery\b", r"\bbattery\b.*\b(?:my|left|laptop|computer)\b",
+             rf"{_MACHINE}\b.*\b(?:battery|charge[ds]?|charging|plug(?:ged)?)\b",
+             rf"\b(?:charge[ds]?|charging|plug(?:ged)?)\b.*{_MACHINE}\b"),
             rf"(?:what|how|how full|how charged) is {_MY} battery(?: (?:at|level))?{_HERE}",
             rf"what is (?:my|the) battery level{_HERE}",
             rf"how much (?:battery|charge) (?:do i have|have i got|is|is there)"
@@ -73,12 +68,13 @@ def machine_tools() -> tuple[Tool, ...]:
             r"what is (?:my|the) uptime",
         ),
         _question(
-            "git_status", "uncommitted changes in this folder's git repository", git_status,
+            "git_status", "this folder's git branch and uncommitted changes", git_status,
             "What's changed in this repo?",
             (r"\b(?:git|commits?|committed|uncommitted|repo|repository|branch)\b",),
             r"what is (?:the|my) git status",
             r"(?:do i have|have i got|are there) (?:any )?uncommitted changes(?: here)?",
-            r"(?:what|which) branch am i on",
+            r"(?:what|which)(?: git)? branch (?:is this|(?:am i|are we)(?: working)? on)(?: here)?",
+            r"is everything committed(?: here)?",
         ),
     )  # fmt: skip
 
@@ -98,7 +94,7 @@ def _question(
         line,
         lambda arguments, cancelled: look(cancelled),
         examples=((example, "{}"),),
-        triggers=tuple(f"{_OF_ONES_OWN}{trigger}" for trigger in triggers),
+        triggers=tuple(f"{OF_ONES_OWN}{trigger}" for trigger in triggers),
         timeout_s=COMMAND_SECONDS + 1,
         rule=lambda words: "{}" if whole.fullmatch(plain(words)) else None,
     )

@@ -13,7 +13,7 @@ from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import InputError, one_line
 from voxtui.skills.rules.normalise import strip_courtesy
 from voxtui.storage.files import open_private, read_file
-from voxtui.tools.words import LONGEST_REQUEST, whole_requests
+from voxtui.tools.words import LONGEST_REQUEST, OF_ONES_OWN, whole_requests
 
 FILE_BYTES = 200_000
 LONGEST_NOTE = 500
@@ -22,17 +22,25 @@ READ_ALOUD = 5
 
 HEAD = "# Notes of voxtui. One a line; edit them as you like.\n\n"
 
+_IN = r"(?:to|in|into|on) my notes"
 _NOTE = whole_requests(
     r"(?:remember|don't forget|memori[sz]e)(?: that|:) (?P<a>.+)",
-    r"(?:make|take|write|leave)(?: me)? (?:a|another) note(?: that| of|:|,) (?P<b>.+)",
-    r"(?:note|write|jot)(?: down(?: that|:|,)| that|:) (?P<c>.+)",
-    r"(?:add|put) (?P<d>.+) (?:to|in|into|on) my notes",
-    r"(?:add|put) (?:to|in|into|on) my notes(?: that|:)? (?P<e>.+)",
+    r"(?:make|take|write|leave|add|save|keep)(?: me)?(?: down)? (?:a|another)(?: new)? note"
+    r"(?: that| saying| of| about|:|,) (?P<b>.+)",
+    rf"(?:note|write|jot)(?: down)?(?: {_IN})?(?: that|:) (?P<c>.+)",
+    rf"(?:note|write|jot|put|take) down(?: {_IN})?(?: that|:|,) (?P<d>.+)",
+    rf"(?:add|put|write|note|save|jot)(?: down)? (?P<e>.+) {_IN}",
+    rf"(?:add|put|write|note|save)(?: down)? {_IN}(?: that|:|,)? (?P<f>.+)",
 )
+_ABOUT = r"(?: (?:about|on) (?P<{}>.+))?"
 _READ = whole_requests(
     r"(?:what (?:is|do i have|have i got)|what's|show(?: me)?|read(?: me| out)?|list) "
-    r"(?:in |on )?(?:all )?(?:of )?my notes(?: (?:about|on) (?P<about>.+))?",
-    r"what did i (?:note|ask you to (?:note|remember))(?: about (?P<about2>.+))?",
+    rf"(?:everything )?(?:in |on )?(?:all )?(?:of )?my notes{_ABOUT.format('a')}",
+    rf"(?:what|which|how many) notes (?:do i have|have i got|are there){_ABOUT.format('b')}",
+    rf"(?:do i have|have i got|are there) (?:any notes|a note){_ABOUT.format('c')}",
+    rf"(?:what do|do) my notes (?:say|have|mention)(?: anything)?{_ABOUT.format('d')}",
+    r"(?:is there|have i got|do i have) (?:any|some)thing (?:about|on) (?P<e>.+) in my notes",
+    rf"what did i (?:note|write down|ask you to (?:note|remember)){_ABOUT.format('f')}",
 )
 _NO_NOTE = re.compile(
     r"(?:this|that|it|me|him|her|us|them|time|day|night|song|film|movie)\W*$"
@@ -95,7 +103,7 @@ class Notes:
                 self.find,
                 about,
                 examples=(("Is there anything about Paul in my notes?", '{"about": "Paul"}'),),
-                triggers=(r"\bmy notes\b",),
+                triggers=(rf"{OF_ONES_OWN}(?=.*\b(?:I|me|my|mine)\b).*\bnotes?\b",),
                 rule=query_in,
             ),
         )

@@ -23,6 +23,15 @@ COMMON_WORDS = frozenset(
 )
 """Words that do not say which tool is meant."""
 
+OF_ONES_OWN = (
+    r"^(?!\W*(?:what (?:does|do|did)|what(?:'s| is| are) (?:an?|the (?:difference|best|meaning))"
+    r"|why|who|how (?:do|did|should)|how does an?|should|my|our|his|her)\b)"
+    r"(?!.*\b(?:an?|any|most|the first|typical)\b(?: \w+){0,2} (?:computer|machine|laptop|pc|drive"
+    r"|disk)).*"
+)
+"""No general question, such as what memory means, none about some computer or other, and no report,
+as of a phone that is full."""
+
 OUTPUT_BYTES = 4096
 TICK_SECONDS = 0.02
 

@@ -130,8 +130,8 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
             with Vertical(id="talk"):
                 yield self.transcript
                 yield self.status.samples
+                yield self.messages
             yield self.panel
-        yield self.messages
         yield self.panel.strip
         yield self.timers
         yield self.bar

@@ -36,9 +36,6 @@ TALL_ROWS = 30
 LEAST_ROWS = 10
 """Rows of the conversation there, which the welcome fills."""
 
-SPARE_ROWS = 2
-"""Rows added to those that are missing. To lay out the screen takes as long as ten words."""
-
 
 class MainScreen(PromptScreen):
     _removed: RemovedTurn | None = None
@@ -104,9 +101,7 @@ class MainScreen(PromptScreen):
     @on(Transcript.Filled)
     def _make_room(self, event: Transcript.Filled) -> None:
         """Move the prompt down, as far as the terminal allows."""
-        rows = self.area.size.height + event.missing + SPARE_ROWS
-        if rows > self._rows:
-            self._move_prompt(rows)
+        self._move_prompt(max(self._rows, self.area.size.height + event.rows))
 
     def _move_prompt(self, rows: int) -> None:
         """Let the conversation take up to `rows` where the prompt stands below it."""
@@ -179,8 +174,8 @@ class MainScreen(PromptScreen):
         show_past(self.transcript, past)
 
     def action_undo(self) -> None:
+        self.program.clear_notifications()  # "/undo brings it back" is no longer true
         if self._removed is not None:
-            self.program.clear_notifications()  # "it was removed" is no longer true
             put_back(self.session, self._removed)
             self.turns.put_back()
             self._removed = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from voxtui.commands.dictation.lent_recogniser import lent, settings_of
 from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.errors import RestartNeeded
@@ -37,8 +38,10 @@ def run(
             LocalFactories(),
         )
         app.continues, app.attachments, app.words = continues, attachments, words
+        engine = app.session.engine
         try:
-            app.run()
+            with lent(lambda: engine.brain, lambda: settings_of(app.session.config)):
+                app.run()
         finally:
             app.session.close(LEAVING_SECONDS)
         if isinstance(app.session.failed, RestartNeeded):

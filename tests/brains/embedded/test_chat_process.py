@@ -26,7 +26,7 @@ from voxtui.brains.embedded.chat_process import (
     chatml,
 )
 from voxtui.brains.embedded.chat_reply import ChatReply
-from voxtui.brains.reply_form import SPEAKABLE
+from voxtui.brains.reply_form import SPEAKABLE, reply_form
 from voxtui.errors import ModelError
 from voxtui.models.installed import model_file
 from voxtui.models.store import Stopped
@@ -182,6 +182,21 @@ def test_a_grammar_keeps_placeholders_out_of_replies() -> None:
         text = "".join(generated(llama, "Dear [name],\n\nOn [date] we met [name] in [", 40, True))
         assert len(text) > 20
         assert not set("[]{}<>*#`\n") & set(text)
+    finally:
+        llama.close()
+
+
+@pytest.mark.slow
+def test_a_story_has_a_plot_however_small_the_model_is() -> None:
+    words = "Tell me a story about a fox."
+    form = reply_form(words)
+    llama = Llama(1024, grammar=form.grammar())
+    llama.load(model_file(SMALL))
+    try:
+        prompt = f"{chatml('Answer the user.', [], words)}{ASK}{form.opening}"
+        text = "".join(generated(llama, prompt, 500))
+        first, *later = re.split(r"(?<=[.!?]) (?=[A-Z])", text)
+        assert first and later and all(map(str.startswith, later, form.starts[1:])), text
     finally:
         llama.close()
 

@@ -96,7 +96,8 @@ def tool_choice(past: Past, words: str, options: ReplyOptions) -> ToolChoice | N
 
 def tool_prefix(tools: Sequence[Tool]) -> str:
     """Return what all questions about `tools` begin with; empty if no model is offered any."""
-    return _front(tools, [], "") if any(tool.line for tool in tools) else ""
+    known = any(tool.line and not tool.unheard for tool in tools)
+    return _front(tools, [], "") if known else ""
 
 
 def result_line(calls: Sequence[FinishedCall]) -> str:
@@ -110,7 +111,7 @@ def _reply_of(calls: Sequence[FinishedCall]) -> str:
 
 
 def _front(tools: Sequence[Tool], exchanges: Sequence[tuple[str, str]], words: str) -> str:
-    known = [tool for tool in tools if tool.line]
+    known = [tool for tool in tools if tool.line and not tool.unheard]
     lines = "\n".join(f"!{tool.name} {_shape(tool)} {tool.line}"[:LONGEST_LINE] for tool in known)
     calls = [
         (request, f"!{tool.name} {arguments}")

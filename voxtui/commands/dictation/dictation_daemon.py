@@ -8,10 +8,8 @@ where the key was pressed. For `voxtui mcp` it records one utterance, while that
 from __future__ import annotations
 
 import hashlib
-import os
 import select
 import socket
-import stat
 import subprocess
 import sys
 import threading
@@ -26,10 +24,10 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from voxtui.commands.dictation.dictation import SILENT_SECONDS, Dictated, Dictation
+from voxtui.commands.dictation.lent_recogniser import borrowed, runtime_folder
 from voxtui.dialogue.protocols import StopFlag
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError, VoxtuiError
-from voxtui.settings.paths import user_folders
 from voxtui.settings.schema import Config, DictateConfig
 from voxtui.wiring import (
     SpeechToText,
@@ -83,23 +81,6 @@ class OrderResult(msgspec.Struct):
 
 LENT = OrderResult("idle", error="A program is listening now, through `voxtui mcp`.")
 DICTATING = OrderResult("idle", error="The microphone is dictating: `voxtui dictate --stop`.")
-
-
-def runtime_folder() -> Path:
-    """Return the folder of the socket, which only this user may enter. Raises InputError."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    folder = Path(runtime) / "voxtui" if runtime else user_folders().user_state_path / "run"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.lstat()
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be used: {error.strerror}.") from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise InputError(
-            f"{folder}: other users may enter it, so nothing is dictated there.",
-            f"Remove it, or: chmod 700 {folder}",
-        )
-    return folder
 
 
 def fingerprint(config: Config) -> str:
@@ -372,11 +353,10 @@ class DictationDaemon:
             return self._ended_at or (listener.ended_at() if listener else None)
 
         try:
-            if self._to_text is None:
-                loading = recogniser(self._config, lambda sentence: None, careful=True)
-                self._to_text = self._loaded.enter_context(loading)
+            lent = borrowed(self._config, lambda: self._own().recognise) if listener else None
+            to_text = SpeechToText(lent, "", repeats=False) if lent else self._own()
             detector = build_detector(self._config)
-            self._dictated = dictation.listen(self._config.vad, detector, self._to_text, ended_at)
+            self._dictated = dictation.listen(self._config.vad, detector, to_text, ended_at)
         except VoxtuiError as error:
             self._error = str(error)
         except Exception as error:  # noqa: BLE001 - the process that gives the next order says it
@@ -390,6 +370,13 @@ class DictationDaemon:
                 self._error = self._error or self._dictated.problem
             _send(listener.connection, self._result())
             listener.connection.close()
+
+    def _own(self) -> SpeechToText:
+        """Return the recogniser of this process, which the first call loads. Raises ModelError."""
+        if self._to_text is None:
+            loading = recogniser(self._config, lambda sentence: None, careful=True)
+            self._to_text = self._loaded.enter_context(loading)
+        return self._to_text
 
 
 class Began:

@@ -1,7 +1,8 @@
 """What `voxtui mcp` does with the microphone and the speaker.
 
-The voice is in this process, because it is small. The recogniser and the microphone are in the
-process of `voxtui dictate --start`, so that any number of assistants share one.
+The voice is in this process, because it is small. The microphone is in the process of `voxtui
+dictate --start`, so that any number of assistants share one; so is the recogniser, unless a window
+lends its own.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 
 from voxtui.audio.chime import cue
-from voxtui.commands.dictation.dictation_daemon import listening, runtime_folder
+from voxtui.commands.dictation.dictation_daemon import listening
+from voxtui.commands.dictation.lent_recogniser import runtime_folder
 from voxtui.commands.dictation.text_cleanup import passages
 from voxtui.commands.say import load_voice, read_aloud
 from voxtui.dialogue.protocols import Speaker, StopFlag

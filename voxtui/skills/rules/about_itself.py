@@ -1,8 +1,4 @@
-"""True answers about the assistant: what it hears, stores, sends, and cannot do.
-
-A language model invents these answers. They are promises, so they come from the configuration.
-The forms of the questions, and the answers, are in about_itself.toml.
-"""
+"""True answers about the assistant, by the configuration: a language model would invent them."""
 
 from __future__ import annotations
 
@@ -16,25 +12,18 @@ if TYPE_CHECKING:
 
 _TABLES = read_tables("about_itself.toml")
 _PARTS, _ANSWERS = _TABLES["parts"], _TABLES["answers"]
+_LINES = ((kind, "|".join(lines)) for kind, lines in _TABLES["forms"].items())
 FORMS = compile_forms(
-    {
-        kind: [f"{{opening}}(?:{'|'.join(lines)}){{closing}}"]
-        for kind, lines in _TABLES["forms"].items()
-    },
-    _PARTS,
-    flags=0,
+    {kind: [f"{{opening}}(?:{line}){{closing}}"] for kind, line in _LINES}, _PARTS, flags=0
 )
 
 
 def about_itself(words: str, sends_to: str, config: Config) -> str | None:
-    """Return the answer to a question about the assistant itself; None for any other words.
-
-    `sends_to`: the host that gets the user's voice and words; empty if they stay here.
-    """
+    """Return the answer to a question about the assistant itself; None for any other words."""
     plain = re.sub(r"\b(what|who|how|where)'s\b", r"\1 is", words.lower().replace("’", "'"))
     plain = " ".join(re.sub(r"[^\w'\- ]+", " ", plain).split())
-    kind = next((kind for kind, _ in matches(FORMS, plain)), "")
-    if not kind:
+    kind = next((kind for kind, _ in matches(FORMS, plain)), None)
+    if kind is None:
         return None
     own = config.brain.instruction != type(config.brain)().instruction
     if kind in ("deed", "live", "can", "name") and (sends_to or own):

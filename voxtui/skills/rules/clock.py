@@ -1,10 +1,8 @@
-"""Questions about the time and the date, here and in other places.
-
-The zone data of this machine knows the times in other places.
-"""
+"""Questions about the time and the date, here and where the zone data of this machine reaches."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
@@ -13,19 +11,12 @@ from pathlib import Path
 from zoneinfo import TZPATH, ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from voxtui.skills.local_time import utc
+from voxtui.skills.rules import spoken
 from voxtui.skills.rules.days import Ambiguous, read_day
 from voxtui.skills.rules.forms import english, matches, pattern
 from voxtui.skills.rules.hours import read_moment
 from voxtui.skills.rules.intents import Fact, Question
-from voxtui.skills.rules.spoken import (
-    MONTHS,
-    WEEKDAYS,
-    say_date,
-    say_day,
-    say_days,
-    say_span,
-    say_time,
-)
+from voxtui.skills.rules.spoken import MONTHS, WEEKDAYS
 
 _FORMS = english("clock")
 _FEAST, _WEEKDAY, _NTH_ALONE = pattern("{feast}"), pattern("{weekdays}"), pattern("{nth_alone}")
@@ -33,7 +24,6 @@ _ENDS_WITH_YEAR = pattern("{year}$|day$")
 
 
 def understand(text: str, now: datetime) -> Fact | Question | None:
-    """Return the answer to a question about time or date, at the local time `now`."""
     for kind, words in matches(_FORMS, text):
         try:
             return _answer(kind, words, now)
@@ -46,25 +36,25 @@ def _answer(kind: str, words: Mapping[str, str], now: datetime) -> Fact | None:
     today = now.date()
     match kind:
         case "time":
-            return Fact("time", now.time(), f"It is {say_time(now)}.")
+            return Fact("time", now.time(), f"It is {spoken.say_time(now)}.")
         case "time_in":
             return _time_in(words["place"], now)
         case "today":
-            return Fact("date", today, f"Today is {say_date(today)}.")
+            return Fact("date", today, f"Today is {spoken.say_date(today)}.")
         case "year":
             return Fact("year", now.year, f"It is {now.year}.")
         case "month":
-            name = MONTHS[now.month - 1].capitalize()
-            return Fact("month", now.month, f"It is {name} {now.year}.")
+            return Fact("month", now.month, f"It is {MONTHS[now.month - 1].title()} {now.year}.")
         case "that_day":
             day = read_day(words["day"], today, backwards=bool(words.get("was")))
-            verb = "is" if day and day >= today else "was"
-            named = day and f"{_name(words['day'])} {verb} {say_date(day)}."
-            return Fact("date", day, named) if named else None
+            if day is None:
+                return None
+            verb = "is" if day >= today else "was"
+            return Fact("date", day, f"{_name(words['day'])} {verb} {spoken.say_date(day)}.")
         case "until_time":
             moment = read_moment(words["clock"], now)
             seconds = (utc(moment) - utc(now)) // timedelta(seconds=1)
-            sentence = f"It is {say_span(seconds)} until {say_time(moment)}."
+            sentence = f"It is {spoken.say_span(seconds)} until {spoken.say_time(moment)}."
             return Fact("seconds", seconds, sentence)
         case "between":
             return _between(words["first"], words["second"], today)
@@ -72,19 +62,18 @@ def _answer(kind: str, words: Mapping[str, str], now: datetime) -> Fact | None:
             day = read_day(words["day"], today, backwards=kind == "since")
             if day is None or (day > today if kind == "since" else day < today):
                 return None
-            days = abs((day - today).days)
-            return Fact(
-                "days", days, f"{say_days(days)} {kind} {_inside(words['day'], day, today)}."
-            )
+            days, name = abs((day - today).days), _name(words["day"])
+            name = spoken.say_day(day, today) if name == "That" else re.sub("^T", "t", name)
+            return Fact("days", days, f"{spoken.say_days(days)} {kind} {name}.")
 
 
 def _time_in(place: str, now: datetime) -> Fact | None:
     there = time_in(place, utc(now))
     if there is None:
         return None
-    day = "" if there.date() == now.date() else f" on {WEEKDAYS[there.weekday()].capitalize()}"
+    day = "" if there.date() == now.date() else f" on {WEEKDAYS[there.weekday()].title()}"
     where = re.sub(r"\b(?!the\b|of\b)[a-z]", lambda first: first[0].upper(), place)
-    sentence = f"It is {say_time(there)}{day} in {where}."
+    sentence = f"It is {spoken.say_time(there)}{day} in {where}."
     return Fact("time in", f"{there:%H:%M %A}", sentence)
 
 
@@ -103,8 +92,8 @@ def _between(first_words: str, second_words: str, today: date) -> Fact | None:
     if second is None:
         return None
     days = abs((second - first).days)
-    between = f"between {say_day(first, today)} and {say_day(second, today)}"
-    return Fact("days", days, f"{say_days(days)} {between}.")
+    between = f"between {spoken.say_day(first, today)} and {spoken.say_day(second, today)}"
+    return Fact("days", days, f"{spoken.say_days(days)} {between}.")
 
 
 def _name(named: str) -> str:
@@ -118,23 +107,13 @@ def _name(named: str) -> str:
     return "That"
 
 
-def _inside(named: str, day: date, today: date) -> str:
-    name = _name(named)
-    return say_day(day, today) if name == "That" else name if name[0] != "T" else name.lower()
-
-
 _UNCERTAIN = ("georgia", "center", "east", "general", "north", "south", "west")
-
 _ZONE = re.compile(r"^the |(?: standard| daylight)? time ?zone$| (?:standard )?time$|^time zone ")
 
 
 def time_in(place: str, now: datetime) -> datetime | None:
-    """Return the local time of a city or country at `now` (aware); None if it is not certain.
-
-    The zone data takes some 20 ms to list, once.
-    """
-    low = _ZONE.sub("", place.lower()).strip()
-    low = re.sub(r"^the |(?: standard| daylight)$", "", low)
+    """Return the local time of a city or country at `now` (aware); None if it is not certain."""
+    low = re.sub(r"^the |(?: standard| daylight)$", "", _ZONE.sub("", place.lower()).strip())
     try:
         times = [now.astimezone(ZoneInfo(name)) for name in _zones().get(low, ())]
     except (OverflowError, ValueError, ZoneInfoNotFoundError):
@@ -147,7 +126,7 @@ def time_in(place: str, now: datetime) -> datetime | None:
 
 
 @cache
-def _zones() -> dict[str, tuple[str, ...]]:
+def _zones() -> dict[str, tuple[str, ...]]:  # takes some 20 ms, once
     names = sorted(name for name in available_timezones() if "/" in name and name[:3] != "Etc")
     zones: dict[str, tuple[str, ...]] = {
         name.rpartition("/")[2].replace("_", " ").lower(): (name,) for name in names
@@ -163,17 +142,14 @@ def _zones() -> dict[str, tuple[str, ...]]:
             zones.setdefault(plain, tuple(countries[code]))
     for name in _UNCERTAIN:
         zones.pop(name, None)
-    for line in _rows(Path(__file__).parent / "cities.tsv"):
+    for line in _lines("cities.tsv"):
         zone, cities = line.split("\t")
         zones.update(dict.fromkeys(cities.split(", "), (zone,)))
     return zones
 
 
 def _lines(name: str) -> list[str]:
-    files = (Path(folder) / name for folder in TZPATH)
-    return next((_rows(file) for file in files if file.is_file()), list[str]())
-
-
-def _rows(file: Path) -> list[str]:
+    files = (Path(folder) / name for folder in (Path(__file__).parent, *TZPATH))
+    file = next((file for file in files if file.is_file()), Path(os.devnull))
     lines = file.read_text(encoding="utf-8").splitlines()
     return [line for line in lines if line and not line.startswith("#")]

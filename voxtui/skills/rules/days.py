@@ -13,34 +13,32 @@ FIRST_GREGORIAN_YEAR = 1583
 FURTHEST = 40_000
 """Most days, weeks, months or years of `in 3 weeks`."""
 
-_FEAST, _SHIFT, _WEEKDAY = (
-    pattern(PARTS["feast"]),
-    pattern(PARTS["shift"]),
-    pattern(PARTS["weekday"]),
+_FEAST, _SHIFT, _AWAY, _WEEKDAY, *_DATES = (
+    pattern(PARTS[part])
+    for part in ("feast", "shift", "days_away", "weekday", "day_first", "month_first")
 )
-_DATES = pattern(PARTS["day_first"]), pattern(PARTS["month_first"])
-_AWAY = pattern(PARTS["days_away"])
 
 _NEAR = {
     "today": 0, "tomorrow": 1, "yesterday": -1, "the day after tomorrow": 2,
     "day after tomorrow": 2, "the day before yesterday": -2,
 }  # fmt: skip
 
+_EASTER = (0, 0)
+
 _FEASTS = {
     "christmas": (12, 25), "christmas eve": (12, 24), "boxing": (12, 26), "new year": (1, 1),
     "new years": (1, 1), "new years eve": (12, 31), "valentines": (2, 14), "halloween": (10, 31),
 }  # fmt: skip
-"""Month and day of the feasts, without apostrophes and `day`."""
+"""Month and day of the feasts but Easter, without apostrophes and `day`."""
 
 
 class Ambiguous(Exception):
-    """The words mean more than one day or time. The message is a question."""
+    """The words mean several days or times, or none. The message is a question."""
 
 
 def read_day(text: str, today: date, backwards: bool = False) -> date | None:
-    """Return the day of a text that is a `day` of the forms; None if there is no such day.
+    """Return the next day of a `day` of the forms, or the last one if `backwards`; None: no such.
 
-    A weekday or a date without a year is the next one after today; with `backwards` the last one.
     Raises Ambiguous for `next Friday`.
     """
     low = text.lower()
@@ -50,13 +48,17 @@ def read_day(text: str, today: date, backwards: bool = False) -> date | None:
         if _SHIFT.fullmatch(low):
             return _shifted(low, today)
         if named := _WEEKDAY.fullmatch(low):
-            return _weekday(
-                named["which"] or "", WEEKDAYS.index(named["weekday"]), today, backwards
-            )
+            return _weekday(named, today, backwards)
         if named := _FEAST.fullmatch(low):
-            return _feast(named, today, backwards)
-        dates = (form.fullmatch(low) for form in _DATES)
-        return next((_date(named, today, backwards) for named in dates if named), None)
+            name = named["feast"].replace("'", "").removesuffix(" day")
+            year = today.year + (named["which"] == "next year") if named["which"] else None
+            return _of_year(_FEASTS.get(name, _EASTER), named["year"] or year, today, backwards)
+        if named := next(filter(None, (form.fullmatch(low) for form in _DATES)), None):
+            month = next(i for i, name in enumerate(MONTHS, 1) if name[:3] == named["month"][:3])
+            number = int(re.sub(r"\D", "", named["nth"]) or 0)
+            nth = number + 2 * named["nth"].endswith("second")
+            return _of_year((month, nth), named["year"], today, backwards)
+        return None
     except (OverflowError, ValueError):
         return None
 
@@ -67,17 +69,17 @@ def _shifted(text: str, today: date) -> date | None:
     count = int(away["count"]) if away["count"].isdigit() else 1
     if count > FURTHEST:
         return None
-    if text.endswith("ago"):
-        count = -count
+    count *= -1 if text.endswith("ago") else 1
     if away["unit"] in ("day", "week"):
-        return today + timedelta(count * (7 if away["unit"] == "week" else 1))
+        return today + timedelta(**{f"{away['unit']}s": count})
     months = today.year * 12 + today.month - 1 + count * (12 if away["unit"] == "year" else 1)
     year, month = divmod(months, 12)
     last = calendar.monthrange(year, month + 1)[1]
     return date(year, month + 1, min(today.day, last))
 
 
-def _weekday(which: str, weekday: int, today: date, backwards: bool) -> date:
+def _weekday(named: re.Match[str], today: date, backwards: bool) -> date:
+    which, weekday = named["which"], WEEKDAYS.index(named["weekday"])
     ahead = (weekday - today.weekday()) % 7 or 7
     if which == "next":
         days = (say_day(today + timedelta(ahead + more), today, weekday=False) for more in (0, 7))
@@ -87,19 +89,15 @@ def _weekday(which: str, weekday: int, today: date, backwards: bool) -> date:
     return today + timedelta(ahead)
 
 
-def _feast(named: re.Match[str], today: date, backwards: bool) -> date | None:
-    name = named["feast"].replace("'", "").removesuffix(" day")
-    if named["year"] or named["which"]:
-        year = _year(named["year"]) if named["year"] else today.year
-        return _feast_of(name, year + (named["which"] == "next year"))
-    this = _feast_of(name, today.year)
-    if this and (this > today if backwards else this < today):
-        return _feast_of(name, today.year + (-1 if backwards else 1))
-    return this
-
-
-def _feast_of(name: str, year: int) -> date | None:
-    return _easter(year) if name.startswith("easter") else date(year, *_FEASTS[name])
+def _of_year(
+    feast: tuple[int, int], year: str | int | None, today: date, backwards: bool
+) -> date | None:
+    """Return a month and day in `year`, else the next after today. Raises ValueError."""
+    chosen = today.year if year is None else int(str(year).replace(" ", ""))
+    day = _easter(chosen) if feast is _EASTER else date(chosen, *feast)
+    if year is not None or not day or not (day > today if backwards else day < today):
+        return day
+    return _of_year(feast, today.year + (-1 if backwards else 1), today, backwards)
 
 
 def _easter(year: int) -> date | None:
@@ -115,20 +113,3 @@ def _easter(year: int) -> date | None:
     n = (a + 11 * h + 22 * m) // 451
     month, day = divmod(h + m - 7 * n + 114, 31)
     return date(year, month, day + 1)
-
-
-def _date(named: re.Match[str], today: date, backwards: bool) -> date:
-    """Return the day of a date. Raises ValueError if there is none, such as 31 February."""
-    month = next(i for i, name in enumerate(MONTHS, 1) if name.startswith(named["month"][:3]))
-    number = re.sub(r"\D", "", named["nth"])
-    day = int(number or 0) + 2 * named["nth"].endswith("second")
-    if named["year"]:
-        return date(_year(named["year"]), month, day)
-    this = date(today.year, month, day)
-    if backwards:
-        return this.replace(year=today.year - 1) if this > today else this
-    return this if this >= today else this.replace(year=today.year + 1)
-
-
-def _year(text: str) -> int:
-    return int(text.replace(" ", ""))

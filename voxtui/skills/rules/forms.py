@@ -1,7 +1,4 @@
-"""Sentence forms as data: tables of regular expressions that match a whole sentence.
-
-`{name}` in a form stands for a part of its file, whose groups lose their names there.
-"""
+"""Sentence forms as data: tables of regular expressions that match a whole sentence."""
 
 from __future__ import annotations
 
@@ -21,22 +18,19 @@ _GROUP = re.compile(r"\?P<\w+>")
 
 
 def read_tables(file: str) -> dict[str, Any]:
-    """Return the tables of a TOML file of this folder."""
     return tomllib.loads((Path(__file__).parent / file).read_text(encoding="utf-8"))
 
 
 def expand(form: str, parts: Mapping[str, str]) -> str:
-    """Return `form` with the text of each part that it names."""
+    """Return `form` with each `{part}` that it names, whose groups lose their names there."""
     return _PART.sub(lambda name: f"(?:{_GROUP.sub('?:', expand(parts[name[1]], parts))})", form)
 
 
 def compile_forms(
     table: Mapping[str, list[str]], parts: Mapping[str, str], flags: int = re.IGNORECASE
 ) -> Forms:
-    return {
-        kind: tuple(re.compile(expand(line, parts), flags) for line in lines)
-        for kind, lines in table.items()
-    }
+    forms = {kind: [expand(line, parts) for line in lines] for kind, lines in table.items()}
+    return {kind: tuple(re.compile(line, flags) for line in of) for kind, of in forms.items()}
 
 
 def matches(forms: Forms, text: str) -> Iterator[tuple[str, dict[str, str]]]:
@@ -48,22 +42,18 @@ def matches(forms: Forms, text: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 ENGLISH = read_tables("english.toml")
-PARTS: dict[str, str] = ENGLISH["parts"] | {
-    "weekdays": "|".join(WEEKDAYS),
-    "months": "|".join(MONTHS),
-}
+PARTS: dict[str, str] = ENGLISH["parts"]
+PARTS.update(weekdays="|".join(WEEKDAYS), months="|".join(MONTHS))
 
 
-def pattern(form: str) -> re.Pattern[str]:
+def pattern(form: str, **parts: str) -> re.Pattern[str]:
     """Compile a pattern of the English parts, in any case of letters."""
-    return re.compile(expand(form, PARTS), re.IGNORECASE)
+    return re.compile(expand(form, PARTS | parts), re.IGNORECASE)
 
 
 def english(table: str, **parts: str) -> Forms:
-    """Compile one table of english.toml."""
     return compile_forms(ENGLISH[table], PARTS | parts)
 
 
 def replacements(table: str) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Compile the table of pairs of a pattern and its replacement."""
     return tuple((pattern(form), text) for form, text in ENGLISH[table]["pairs"])

@@ -23,8 +23,6 @@ _EARLIEST_BARE, _NOON = 7, 12
 
 @dataclass(slots=True)
 class _Moment:
-    """The parts of a moment, as they were found."""
-
     day: date | None = None
     part: str = ""
     hour: int | None = None
@@ -34,12 +32,8 @@ class _Moment:
 
 
 def read_moment(text: str, now: datetime) -> datetime:
-    """Return the local moment of a text that is a `bare_when` of the forms.
-
-    Raises Ambiguous with a question if it means none, several, or one that has passed.
-    """
-    wanted, after_days = _Moment(), False
-    position = 0
+    """Return the local moment of a `bare_when` of the forms. Raises Ambiguous with a question."""
+    wanted, after_days, position = _Moment(), False, 0
     while position < len(text):
         piece = _PIECE.match(text, position)
         if piece is None:
@@ -66,7 +60,6 @@ def read_moment(text: str, now: datetime) -> datetime:
 
 
 def _after(span: str, now: datetime) -> datetime:
-    """Return the moment after a span."""
     seconds = seconds_in(span)
     if not 0 < seconds < 366 * 86_400:
         raise Ambiguous("When?")
@@ -101,7 +94,9 @@ def _resolve(wanted: _Moment, now: datetime) -> datetime:
         raise Ambiguous("At what time?")
     hours, today = _hours(wanted), now.date()
     if wanted.day is not None and wanted.day != today:
-        moment = _next(wanted, wanted.day, _choose(hours), now)
+        if len(hours) > 1 and not _EARLIEST_BARE <= hours[0] <= _NOON:
+            raise Ambiguous("In the morning or in the afternoon?")
+        moment = _next(wanted, wanted.day, hours[0], now)
         if moment is None:
             raise Ambiguous("That time has passed. When?")
     elif later := next(filter(None, (_next(wanted, today, hour, now) for hour in hours)), None):
@@ -125,7 +120,6 @@ def _next(wanted: _Moment, day: date, hour: int, now: datetime) -> datetime | No
 
 
 def _hours(wanted: _Moment) -> list[int]:
-    """Return the hours of 24 that the wanted hour may mean, in order."""
     hour = wanted.hour
     assert hour is not None
     if wanted.certain or hour > 12:
@@ -142,11 +136,3 @@ def _hours(wanted: _Moment) -> list[int]:
             return [morning, evening] if hour != 12 else [12, 0]
         case _:
             raise Ambiguous("At what time?")
-
-
-def _choose(hours: list[int]) -> int:
-    """Return the hour on another day, if it is clear without a word about the part of the day."""
-    first = hours[0]
-    if len(hours) > 1 and not _EARLIEST_BARE <= first <= _NOON:
-        raise Ambiguous("In the morning or in the afternoon?")
-    return first

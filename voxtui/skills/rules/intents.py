@@ -10,8 +10,6 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """An answer that is computed from the clock or from the numbers alone."""
-
     kind: str
     """`time`, `date`, `year`, `month`, `days`, `seconds`, `number` or `unit`"""
     value: object
@@ -25,8 +23,6 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something is missing or ambiguous."""
-
     sentence: str
     retry: str = ""
     """the request with `{}` where the user's next words belong; empty: nothing to complete"""
@@ -42,16 +38,8 @@ class Which:
     every: bool = False
 
 
-class Do(StrEnum):
-    """The things that can be done to a timer."""
-
-    START = "start"
-    CANCEL = "cancel"
-    PAUSE = "pause"
-    RESUME = "resume"
-    STATUS = "status"
-    ADD = "add"
-    REMOVE = "remove"
+Do = StrEnum("Do", "START CANCEL PAUSE RESUME STATUS ADD REMOVE")
+"""The things that can be done to a timer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,4 +71,5 @@ class CancelReminder:
     every: bool = False
 
 
-Meaning: TypeAlias = Fact | Question | TimerRequest | NewReminder | ListReminders | CancelReminder
+Request: TypeAlias = TimerRequest | NewReminder | ListReminders | CancelReminder
+Meaning: TypeAlias = Fact | Question | Request

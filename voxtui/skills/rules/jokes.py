@@ -18,7 +18,6 @@ class Joke:
     """words of its subjects, or their beginnings, between spaces"""
     text: str
     point: str
-    """explains it"""
 
 
 @cache
@@ -27,7 +26,6 @@ def _jokes() -> tuple[Joke, ...]:
 
 
 def understand(text: str, past: Past) -> Fact | None:
-    """Return a joke that was not told yet, or the point of the latest one; None if neither."""
     earlier = [joke for turn in past for joke in _jokes() if joke.text in turn.reply_text]
     latest = earlier[-1] if earlier and past and earlier[-1].text in past[-1].reply_text else None
     requests = dict(matches(_FORMS, text))
@@ -49,12 +47,10 @@ def understand(text: str, past: Past) -> Fact | None:
     fitting = [joke for joke in new if _is_about(joke, subject)]
     # Which one is drawn by what was said, so that a conversation can be repeated.
     draw = sum(map(ord, text)) + len(past)
-    if request["about"] and not fitting:
-        return Fact(
-            "joke", "", f"I know none about {subject}, but another: {new[draw % len(new)].text}"
-        )
     chosen = fitting or new
-    return Fact("joke", "", chosen[0 if fitting and subject else draw % len(chosen)].text)
+    joke = chosen[0 if fitting and subject else draw % len(chosen)].text
+    missing = f"I know none about {subject}, but another: "
+    return Fact("joke", "", f"{missing * bool(request['about'] and not fitting)}{joke}")
 
 
 def _is_about(joke: Joke, subject: str) -> bool:

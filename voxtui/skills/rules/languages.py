@@ -1,7 +1,4 @@
-"""Requests in each language that a model answers in: the time, what was said, and letters.
-
-The forms and the answers are in languages.toml. The time in English is in clock.py.
-"""
+"""The time, what was said, and letters, in each language in which a model answers."""
 
 from __future__ import annotations
 
@@ -39,8 +36,8 @@ _QUESTION = re.compile(
 class _Language:
     code: str
     before: re.Pattern[str]
-    """courtesy before a request"""
     after: re.Pattern[str]
+    """courtesy around a request"""
     forms: Forms
     texts: dict[str, str]
     """the answers, and the other texts of the table"""
@@ -49,10 +46,7 @@ class _Language:
 
 
 def understand(text: str, now: datetime, past: Past) -> Fact | None:
-    """Return the answer to `text`, words without punctuation, in the language of `text`.
-
-    `past`: the turns before, oldest first. None if no form matches, or if the answer is not known.
-    """
+    """Return the answer to `text`, words without punctuation, in its language; None: unknown."""
     folded = _fold(text)
     for language in LANGUAGES:
         begin, end = language.before.match(folded).end(), len(folded)  # type: ignore[union-attr]
@@ -71,7 +65,7 @@ def _answer(
     now: datetime,
     past: Past,
 ) -> Fact | None:
-    texts, code = language.texts, language.code
+    texts = language.texts
     turns = [turn for turn in past if turn.user_input != "" and not turn.attached]
     match request:
         case "time":
@@ -83,16 +77,15 @@ def _answer(
             replies = [turn.reply_text.strip() for turn in past if turn.reply and not turn.attached]
             if not replies or not replies[-1]:
                 return None
-            pace = SLOWER if request == "slower" else 1.0
-            return Fact("said", replies[-1], replies[-1], "", pace)
+            return Fact("said", replies[-1], replies[-1], "", SLOWER if request == "slower" else 1)
         case "said_last" | "said_first" | "asked_last" | "asked_first":
             about, _, which = request.partition("_")
             turns = _questions(turns) if about == "asked" else turns
             turn = turns[0 if which == "first" else -1] if turns else None
             if turn is None or turn.user_text.startswith(AUDIO_INPUT):
                 return None
-            words_said = turn.user_text.strip()
-            return Fact("said", words_said, texts[f"you_{request}"].format(words_said), code)
+            said = turn.user_text.strip()
+            return Fact("said", said, texts[f"you_{request}"].format(said), language.code)
         case _:
             word = re.sub(texts.get("the_word", r"(?!)"), "", words["word"], count=1)
             word = _as_in(text, word.strip("\"“”„«»'‘’ "))
@@ -112,20 +105,20 @@ def _clock(language: _Language, time: datetime, where: str) -> Fact:
 
 
 def _questions(said: list[PastTurn]) -> list[PastTurn]:
-    """Return the questions; none if words are missing, because one of those may be the one."""
+    """Return the questions; none if words are missing, because those may be one."""
     if any(turn.user_text.startswith(AUDIO_INPUT) for turn in said):
         return []
     return [one for one in said if one.user_text.endswith("?") or _QUESTION.match(one.user_text)]
 
 
 def _letters(request: str, words: str, letter: str, language: _Language) -> Fact:
-    """Spell a word, or count its letters."""
     letters = [[letter for letter in word if letter.isalpha()] for word in words.split()]
     count = sum(map(len, letters))
     if request == "spell":
         if language.code == "en":
             letters = [[_SIGNS.get(one, one) for one in word] for word in words.split()]
-        value = ". ".join(", ".join(map(_capital, word)) for word in letters)
+        large = [[c.upper() if len(c.upper()) == 1 else c for c in word] for word in letters]
+        value = ". ".join(map(", ".join, large))
         return Fact("spelling", value.lower(), f"{words}: {value}.", language.code)
     if request == "count_one":
         count = words.upper().count(letter.upper())
@@ -135,13 +128,9 @@ def _letters(request: str, words: str, letter: str, language: _Language) -> Fact
     return Fact("letters", count, template.format(words, count), language.code)
 
 
-def _capital(letter: str) -> str:
-    return letter.upper() if len(letter.upper()) == 1 else letter  # not `SS` for `ß`
-
-
 def _fold(text: str) -> str:
     """Return `text` without accents and in lower case, character by character."""
-    plain = text.replace("’", "'").replace("‘", "'")
+    plain = re.sub("[’‘]", "'", text)
     return "".join(unicodedata.normalize("NFD", one)[0].lower()[0] for one in plain)
 
 
@@ -161,4 +150,3 @@ def _language(code: str, table: dict[str, str | list[str]]) -> _Language:
 
 
 LANGUAGES = tuple(_language(code, table) for code, table in read_tables("languages.toml").items())
-"""The forms and answers of each language, English first."""

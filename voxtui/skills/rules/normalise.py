@@ -1,8 +1,4 @@
-"""Bring a sentence into the form that the rules read: plain words, and numbers as digits.
-
-No sign is dropped that a rule would need: what is not understood stays as a word that no rule
-knows, so the sentence goes to the brain.
-"""
+"""Bring a sentence into the form that the rules read: plain words, and numbers as digits."""
 
 from __future__ import annotations
 
@@ -34,7 +30,7 @@ _BEFORE, _AFTER = pattern("^{courtesy}"), pattern("(?: {thanks})+$")
 def normalise(sentence: str) -> str:
     """Return the words of `sentence`, separated by single spaces, with numbers as digits.
 
-    Letters keep their case. `2nd` stays an ordinal.
+    No sign is dropped that a rule would need, so a sentence that no rule knows stays unknown.
     """
     sentence = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), sentence)
     for spelling, replacement in _SPELLING:
@@ -46,7 +42,6 @@ def normalise(sentence: str) -> str:
 
 
 def strip_courtesy(text: str) -> str:
-    """Remove what only makes a request polite, from both ends of a normalised text."""
     return _AFTER.sub("", _BEFORE.sub("", text)).strip()
 
 
@@ -69,10 +64,7 @@ def _digits(words: list[str]) -> list[str]:
 
 
 def _number(words: list[str], place: int) -> tuple[Decimal, int, str]:
-    """Return the number that begins at `place`, the place after it, and the kind of its last word.
-
-    The kind is empty if there is none.
-    """
+    """Return the number at `place`, the place after it, and the kind of its last word, if any."""
     total = group = Decimal(0)
     kind, smallest, sure = "", 10**12, (Decimal(0), place, "")
     while True:
@@ -110,7 +102,6 @@ def _number(words: list[str], place: int) -> tuple[Decimal, int, str]:
 
 
 def _after_point(words: list[str], place: int) -> tuple[str, int]:
-    """Return the digits behind `point`, and how many words they are."""
     if (first := _word(words, place)).isdecimal():
         return first, 1
     digits = ""

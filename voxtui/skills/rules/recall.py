@@ -14,29 +14,24 @@ _NAMED = tuple(chain(*compile_forms(ENGLISH["people_named"], PARTS, flags=0).val
 _UNSURE, _CORRECTS, _ABOUT_ONESELF = map(pattern, ("{unsure}", "{corrects}", "{oneself}"))
 
 _SURELY_WHOLE = 2
-"""Turns of a history from which nothing was dropped."""
+"""Turns of a history from which nothing was dropped yet."""
 
 
 def understand(text: str, past: Past) -> Fact | None:
-    """Return the name of one that the user named in `past`, or who that is; None if unsure.
-
-    Of the user nothing is known, if nothing in `past` can hold it.
-    """
+    """Return the name of one that the user named in `past`, or who that is; None if unsure."""
     for kind, words in matches(_ASKED, text):
         if kind == "own":
             return _unknown(past)
-        relation, name = (
-            words.get("relation", "").lower(),
-            words.get("name") or words.get("last", ""),
-        )
+        relation = words.get("relation", "").lower()
+        name = (words.get("name") or words.get("last", "")).lower()
         named = {
-            person
-            for person in _named(past)
-            if (person[1:] == (True, relation) if relation else _is_called(person[0], name))
+            (full, mine, related)
+            for full, mine, related in _named(past)
+            if ((mine, related) == (True, relation) if relation else name in _calls(full))
         }
         if len(named) != 1:
             continue
-        (full, mine, related) = named.pop()
+        ((full, mine, related),) = named
         if relation:
             return Fact("name", full, f"Your {relation} is called {full}.")
         if mine:
@@ -44,15 +39,12 @@ def understand(text: str, past: Past) -> Fact | None:
     return None
 
 
-def _is_called(full: str, name: str) -> bool:
-    return name.lower() in (full.lower(), full.lower().split()[0])
+def _calls(full: str) -> tuple[str, str]:
+    return full.lower(), full.lower().split()[0]
 
 
 def _unknown(past: Past) -> Fact | None:
-    """Return that a fact about the user is unknown; None if a turn may hold it.
-
-    After a few turns the history may have dropped the first ones, so then the brain answers.
-    """
+    """Return that a fact about the user is unknown; None if a turn may hold it."""
     if len(past) > _SURELY_WHOLE:
         return None
     for turn in past:

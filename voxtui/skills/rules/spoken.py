@@ -16,16 +16,12 @@ MOST_DIGITS = 15
 
 
 def ordinal(number: int) -> str:
-    """Return `22nd` for 22."""
     teen = number % 100 in (11, 12, 13)
     return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
 def figure(value: Fraction) -> tuple[str, bool]:
-    """Return a number as it is said, and True if that is exact.
-
-    At most three decimals, or three significant digits below 1.
-    """
+    """Return a number with three decimals or significant digits, and True if that is exact."""
     if value < 0:
         said, exact = figure(-value)
         return f"minus {said}", exact
@@ -47,20 +43,15 @@ def figure(value: Fraction) -> tuple[str, bool]:
 
 
 def counted(count: int, name: str) -> str:
-    """Return `1 day` or `2 days`."""
     return f"{count} {name}" + ("" if count == 1 else "s")
 
 
 def spoken_list(parts: list[str]) -> str:
-    """Join parts as a sentence does: `a, b and c`."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
 def say_span(seconds: float, parts: int = 2) -> str:
-    """Return `1 hour and 5 minutes`: the largest units, `parts` at most, rounded down.
-
-    Less than a second is `0 seconds`.
-    """
+    """Return `1 hour and 5 minutes`: the largest units, `parts` at most, rounded down."""
     rest, said = int(seconds), list[str]()
     for name, size in (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1)):
         count, rest = divmod(rest, size)
@@ -78,7 +69,6 @@ def say_day(day: date, today: date, weekday: bool = True) -> str:
 
 
 def say_time(moment: datetime | time) -> str:
-    """Return `1:04 pm`; `noon` and `midnight` by name."""
     if moment.minute == 0 and moment.hour in (0, 12):
         return "noon" if moment.hour else "midnight"
     hour, half = moment.hour % 12 or 12, "am" if moment.hour < 12 else "pm"
@@ -89,18 +79,15 @@ def say_moment(moment: datetime, now: datetime) -> str:
     """Return `tomorrow at 9:00 am`, `today at 1:24 pm` or `on Friday, December 25th at noon`."""
     days = (moment.date() - now.date()).days
     near = {0: "today", 1: "tomorrow", -1: "yesterday"}
-    day = near.get(days) or f"on {say_day(moment.date(), now.date())}"
+    day = near.get(days, f"on {say_day(moment.date(), now.date())}")
     return f"{day} at {say_time(moment)}"
 
 
 def say_date(day: date) -> str:
-    """Return `Friday, December 25th, 2026`."""
-    month = MONTHS[day.month - 1].capitalize()
-    return f"{WEEKDAYS[day.weekday()].capitalize()}, {month} {ordinal(day.day)}, {day.year}"
+    return f"{say_day(day, day)}, {day.year}"
 
 
 def say_days(days: int) -> str:
-    """Return `It is 33 days, or 4 weeks and 5 days,`."""
     said, (weeks, rest) = f"It is {counted(days, 'day')}", divmod(days, 7)
     if not weeks or days > 100:
         return said

@@ -1,7 +1,4 @@
-"""Arithmetic: `fifteen percent of 240`, `two plus three times four`.
-
-A sum is one only if every sign of it was understood. It is computed exactly.
-"""
+"""Arithmetic, exact, if every sign was understood: `15 percent of 240`, `2 plus 3 times 4`."""
 
 from __future__ import annotations
 
@@ -38,7 +35,6 @@ class _Unclear(Exception):
 
 
 def understand(text: str) -> Fact | Question | None:
-    """Return the result of a sum in words or signs; None if the text is not one."""
     low = text.lower()
     asked = _ASKED.match(low)
     rest = _ENDING.sub("", low[asked.end() :] if asked else low)
@@ -46,11 +42,11 @@ def understand(text: str) -> Fact | Question | None:
         return None
     try:
         for kind, words in matches(_FORMS, rest):
-            b = _value(words["b"])
+            whole = _value(words["b"])
             if kind == "root":
-                return _root(b)
-            part = _value(words["a"]) * b / 100
-            return _fact(b - part if kind == "off" else part, words["unit"])
+                return _root(whole)
+            part = _value(words["a"]) * whole / 100
+            return _fact(whole - part if kind == "off" else part, words["unit"])
         for phrase, expression in _PHRASES:
             if said := phrase.fullmatch(rest):
                 rest = said.expand(expression).replace("negative", "-").replace("minus", "-")
@@ -76,7 +72,7 @@ def _value(text: str) -> Fraction:
 def _fact(value: Fraction, unit: str = "", exact: bool = True) -> Fact:
     said, shown = figure(value)
     about = "" if exact and shown else "about "
-    return Fact("number", value, f"That is {about}{said}{f' {unit}' if unit else ''}.")
+    return Fact("number", value, f"That is {about}{said} {unit}".rstrip() + ".")
 
 
 def _root(value: Fraction) -> Fact | Question:
@@ -88,7 +84,6 @@ def _root(value: Fraction) -> Fact | Question:
 
 
 def _evaluate(text: str) -> Fraction:
-    """Compute a sum with the usual precedence, which is Python's. Raises _Unclear."""
     text = text.replace(" ", "")
     if _TWO_READINGS.search(text):
         raise _Unclear
@@ -101,7 +96,6 @@ def _evaluate(text: str) -> Fraction:
 
 
 def _computed(node: ast.expr, source: str) -> Fraction:
-    """Return the exact value of a part of `source`. Raises _Unclear, ZeroDivisionError."""
     match node:
         case ast.Constant():
             return Fraction(source[node.col_offset : node.end_col_offset])

@@ -7,18 +7,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from itertools import chain
 
+from voxtui.skills.rules import intents
 from voxtui.skills.rules.days import Ambiguous
 from voxtui.skills.rules.forms import english, matches, pattern
 from voxtui.skills.rules.hours import read_moment
-from voxtui.skills.rules.intents import (
-    CancelReminder,
-    Do,
-    ListReminders,
-    NewReminder,
-    Question,
-    TimerRequest,
-    Which,
-)
+from voxtui.skills.rules.intents import Do, Question, TimerRequest, Which
 from voxtui.skills.rules.normalise import normalise, seconds_in, strip_courtesy
 
 LONGEST_SECONDS = 30 * 86_400
@@ -45,7 +38,6 @@ _STARTS_WITH_TIME = pattern("{when} ")
 
 
 def understand(text: str) -> TimerRequest | Question | None:
-    """Return the request about a timer in a normalised text; None if there is none."""
     low = text.lower()
     if "timer" not in low and "count" not in low:
         if _TIME_LEFT.fullmatch(low):
@@ -78,7 +70,6 @@ def _start(words: Mapping[str, str]) -> TimerRequest | Question | None:
 
 
 def _ask_length(words: Mapping[str, str]) -> Question | None:
-    """Ask for the length of a timer that was requested without one or with a vague one."""
     before, name = words.get("before", ""), words.get("name", "")
     about = _OWN.sub("", name)
     vague = _VAGUE.fullmatch(name)
@@ -90,7 +81,6 @@ def _ask_length(words: Mapping[str, str]) -> Question | None:
 
 
 def read_which(text: str) -> Which | None:
-    """Return the timer that `the pasta timer` or `timer for 5 minutes` means; None for no timer."""
     ref = _REF.fullmatch(text)
     if ref is None:
         return None
@@ -103,21 +93,18 @@ def read_which(text: str) -> Which | None:
     return Which(words, every=every)
 
 
-def understand_reminder(
-    text: str, now: datetime
-) -> NewReminder | ListReminders | CancelReminder | Question | None:
-    """Return the request about a reminder in a normalised text, at the local time `now`."""
+def understand_reminder(text: str, now: datetime) -> intents.Request | Question | None:
     if not re.search(r"\b(?:remind|reminders?|alarms?|wake)\b", text, re.IGNORECASE):
         return None
     for kind, words in matches(_REMINDERS, text):
         about = words.get("about", "").strip()
         match kind:
             case "list":
-                return ListReminders()
+                return intents.ListReminders()
             case "condition":
                 return None  # it would come more than once, or at no certain time
             case "cancel":
-                return CancelReminder(about, bool(words["every"]))
+                return intents.CancelReminder(about, bool(words["every"]))
             case "ask_when":
                 retry = f"remind me {{}} to {about}" if about else f"{text} {{}}"
                 return Question("When?", retry)
@@ -128,9 +115,9 @@ def understand_reminder(
     return None
 
 
-def _remind(when: str, about: str, now: datetime) -> NewReminder | Question:
+def _remind(when: str, about: str, now: datetime) -> intents.NewReminder | Question:
     try:
-        return NewReminder(read_moment(when, now), about)
+        return intents.NewReminder(read_moment(when, now), about)
     except Ambiguous as question:
         # The day or the part of it stays in the request that the user's next words complete.
         stays = f"{when} " if str(question).startswith(("At what", "In the")) else ""
@@ -139,14 +126,11 @@ def _remind(when: str, about: str, now: datetime) -> NewReminder | Question:
 
 
 def ringing_orders(words: str) -> dict[str, float]:
-    """Return what `words` say to what rings: `stop`, `clear` (what was missed), or `snooze`.
-
-    The value is the seconds of a snooze.
-    """
+    """Return what `words` say to what rings, `stop`, `clear` or `snooze`, and seconds to snooze."""
     plain = strip_courtesy(normalise(words)).lower() or words.strip(" .!?").lower()
     plain = plain.replace("more minutes", "minutes more")
-    return {kind: _snooze(groups.get("span", "")) for kind, groups in matches(_RINGING, plain)}
-
-
-def _snooze(span: str) -> float:
-    return min(max(seconds_in(span), 1.0), 86_400.0) if span else SNOOZE_SECONDS
+    orders: dict[str, float] = {}
+    for kind, groups in matches(_RINGING, plain):
+        seconds = seconds_in(groups["span"]) if groups.get("span") else SNOOZE_SECONDS
+        orders[kind] = min(max(seconds, 1.0), 86_400.0)
+    return orders

@@ -15,10 +15,7 @@ LONGEST_REQUEST = 200
 
 
 def understand(sentence: str, now: datetime, past: Past = ()) -> Meaning | None:
-    """Return the meaning of `sentence` at the local time `now`; None if no skill understands it.
-
-    `past`: the turns before. Takes well under a millisecond.
-    """
+    """Return the meaning of `sentence` at the local time `now`; None if no skill understands it."""
     if len(sentence) > LONGEST_REQUEST:
         return None
     plain = " ".join(re.sub(r"[.?!,।…]+(?=[\s\"”»’']|$)|[¿¡]", "", sentence).split())

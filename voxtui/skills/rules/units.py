@@ -1,5 +1,4 @@
-"""Convert units, exactly. A library takes longer to import than voxtui takes to answer
-(docs/decisions), and a voice needs only the units that people say."""
+"""Convert units, exactly: those that people say (why not by a library: docs/decisions)."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from voxtui.skills.rules.forms import PARTS, english, expand, matches, pattern
+from voxtui.skills.rules.forms import english, matches, pattern
 from voxtui.skills.rules.intents import Fact, Question
 from voxtui.skills.rules.spoken import figure
 
@@ -24,11 +23,14 @@ class Unit:
     many: str
     offset: Fraction = Fraction(0)
 
+    def of(self, value: Fraction) -> tuple[str, bool]:
+        said, exact = figure(value)
+        return f"{said} {self.one if value == 1 else self.many}", exact
+
 
 def _table() -> dict[str, Unit]:
     units: dict[str, Unit] = {}
-    file = Path(__file__).with_suffix(".txt")
-    for row in file.read_text(encoding="utf-8").splitlines()[1:]:
+    for row in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()[1:]:
         dimension, symbol, factor, *names = (part.replace("_", " ") for part in row.split())
         scale, _, offset = factor.partition("+")
         unit = Unit(symbol, dimension, Fraction(scale), names[0], names[1], Fraction(offset or 0))
@@ -39,15 +41,11 @@ def _table() -> dict[str, Unit]:
 _UNITS = _table()
 _NAMES = "|".join(re.escape(name) for name in sorted(_UNITS, key=len, reverse=True))
 
-_FORMS = english("units", name=_NAMES)
-_PART = re.compile(
-    expand(r"(?P<n>{amount}) (?P<unit>{name})(?! ?(?:per|/))", PARTS | {"name": _NAMES})
-)
-_DIGITS = pattern("{number}")
+_FORMS, _DIGITS = english("units", name=_NAMES), pattern("{number}")
+_PART = pattern(r"(?P<n>{amount}) (?P<unit>{name})(?! ?(?:per|/))", name=_NAMES)
 
 
 def understand(text: str) -> Fact | Question | None:
-    """Return a converted quantity; None if the text does not ask for one."""
     low = text.lower()
     for kind, words in matches(_FORMS, low):
         target, quantity = _UNITS[words["to"]], words["from"]
@@ -81,16 +79,11 @@ def _converted(parts: list[tuple[Fraction, Unit]], target: Unit) -> Fact | Quest
     if source.offset and base < 0:
         return Question("Nothing is colder than minus 273.15 degrees Celsius.")
     value = (base - target.offset) / target.factor
-    given = " ".join(f"{figure(n)[0]} {_named(n, unit)}" for n, unit in parts)
-    said, exact = figure(value)
+    quantity = " ".join(unit.of(n)[0] for n, unit in parts)
+    said, exact = target.of(value)
     verb = "is" if len(parts) == 1 and parts[0][0] == 1 else "are"
-    about = "" if exact else "about "
-    sentence = f"{given} {verb} {about}{said} {_named(value, target)}."
+    sentence = f"{quantity} {verb} {'' if exact else 'about '}{said}."
     return Fact("unit", (float(value), target.symbol), sentence)
-
-
-def _named(value: Fraction, unit: Unit) -> str:
-    return unit.one if value == 1 else unit.many
 
 
 def _number(text: str) -> Fraction:

@@ -32,7 +32,8 @@ WRAP_SECONDS, WRAP_PAUSE_SECONDS = 0.006, 0.01
 """Time slice and pause for wrapping a long conversation again, because a stall would show."""
 
 NEXT_ROWS = 2
-"""Rows of a question that begins. Room for them is made ahead, so that no scroll bar flashes."""
+"""Rows of a question that begins. Room for them is made ahead, so that no scroll bar flashes; and
+for as many more, because to lay out the screen takes as long as ten words."""
 
 FIGURE_GAP = 2
 """The fewest cells between a text and the figure behind it."""
@@ -53,11 +54,11 @@ class DrawnEntries(ScrollView):
     }
 
     class Filled(Message):
-        """The entries leave too little room for what comes next: `missing` rows."""
+        """The entries leave too little room for what comes next: they need `rows` more."""
 
-        def __init__(self, missing: int) -> None:
+        def __init__(self, rows: int) -> None:
             super().__init__()
-            self.missing = missing
+            self.rows = rows
 
     def __init__(self) -> None:
         super().__init__()
@@ -347,9 +348,9 @@ class DrawnEntries(ScrollView):
 
     def _ask_for_room(self, height: int) -> None:
         rows = self.scrollable_content_region.height
-        missing = height + (NEXT_ROWS if self._begun else 0) - rows
-        if rows and missing > 0:
-            self.post_message(self.Filled(missing))
+        spare = NEXT_ROWS if self._begun else 0
+        if 0 < rows < height + spare:
+            self.post_message(self.Filled(height + 2 * spare - rows))
 
 
 def lighted(line: Line, lit: int, look: Look) -> Line:

@@ -39,7 +39,7 @@ class HistoryScreen(SearchList[int | None]):
         Binding("escape", "close"),
         Binding("f2,ctrl+r", "rename", priority=True),
         Binding("ctrl+d,shift+delete", "delete", priority=True),
-        Binding("ctrl+z,ctrl+u", "undo", priority=True),
+        Binding("ctrl+z", "undo", priority=True),
         Binding("ctrl+e", "export", priority=True),
     ]
 

@@ -28,7 +28,9 @@ class Messages(Static):
         self._expiry: Timer | None = None
 
     def show(self, notifications: Iterable[Notification]) -> None:
-        newest = list(notifications)[: -MOST - 1 : -1]
+        # Not `list(notifications)`: it takes their length too, which removes those that expired
+        # meanwhile, and a dictionary must not change while it is read.
+        newest = [*iter(notifications)][: -MOST - 1 : -1]
         lines = (
             Content.styled(f"{SIGNS[each.severity]}{each.message}", STYLES[each.severity])
             for each in newest

@@ -1,0 +1,167 @@
+"""The recogniser of a running window, lent to `voxtui mcp`: one in memory instead of two.
+
+The window answers on a socket in a folder that only its user may enter. A request is a line, and
+the samples behind it; the answer is a line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import stat
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from voxtui.errors import InputError, ModelError
+from voxtui.settings.paths import user_folders
+from voxtui.wiring import Recognise, transcriber
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.data import Samples
+    from voxtui.dialogue.protocols import Brain
+    from voxtui.settings.schema import Config
+
+SOCKET = "recogniser.sock"
+
+LONGEST_LINE = 1 << 16
+
+MOST_SAMPLES = 16_000 * 120
+
+REQUEST_SECONDS = 5.0
+"""Longest wait of the window for the rest of a request."""
+
+ANSWER_SECONDS = 30.0
+
+BROKEN = (OSError, msgspec.MsgspecError)
+"""Errors of a connection whose other end has closed or sends nonsense."""
+
+
+class Request(msgspec.Struct):
+    settings: str
+    """`settings_of` the configuration"""
+    samples: int
+    """count of float32 values that follow, 16 kHz; none: only whether it would be answered"""
+
+
+class Answer(msgspec.Struct):
+    text: str = ""
+    is_lent: bool = True
+    """False: the window has other settings, or a brain that cannot do this beside a turn"""
+
+
+def runtime_folder() -> Path:
+    """Return the folder of the sockets, which only this user may enter. Raises InputError."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    folder = Path(runtime) / "voxtui" if runtime else user_folders().user_state_path / "run"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be used: {error.strerror}.") from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise InputError(
+            f"{folder}: other users may enter it, so nothing is dictated there.",
+            f"Remove it, or: chmod 700 {folder}",
+        )
+    return folder
+
+
+def settings_of(config: Config) -> str:
+    return hashlib.sha256(repr(config.brain).encode()).hexdigest()
+
+
+@contextmanager
+def lent(brain: Callable[[], Brain], settings: Callable[[], str]) -> Generator[None]:
+    """Answer requests on a thread, until the block ends. Do nothing if another window does.
+
+    `brain` may raise ModelError while none is loaded.
+    """
+    from filelock import FileLock, Timeout
+
+    with ExitStack() as stack:
+        try:
+            folder = runtime_folder()
+            stack.enter_context(FileLock(folder / "recogniser.lock", timeout=0, mode=0o600))
+            path = folder / SOCKET
+            path.unlink(missing_ok=True)  # of a window that was killed: the lock is ours
+            listening = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listening.bind(str(path))
+            path.chmod(0o600)
+            listening.listen()
+        except (InputError, OSError, Timeout):
+            yield
+            return
+        thread = Thread(target=_serve, args=(listening, brain, settings), name="voxtui-lent")
+        thread.daemon = True
+        thread.start()
+        stack.callback(path.unlink, missing_ok=True)
+        stack.callback(listening.shutdown, socket.SHUT_RDWR)
+        yield
+
+
+def _serve(
+    listening: socket.socket, brain: Callable[[], Brain], settings: Callable[[], str]
+) -> None:
+    while True:
+        try:
+            connection, _ = listening.accept()
+        except OSError:  # closed
+            return
+        connection.settimeout(REQUEST_SECONDS)
+        with connection, connection.makefile("rb") as sent, suppress(*BROKEN):
+            request = msgspec.json.decode(sent.readline(LONGEST_LINE), type=Request)
+            data = sent.read(4 * min(request.samples, MOST_SAMPLES))
+            answer = _answer(request, data, brain, settings())
+            connection.sendall(msgspec.json.encode(answer) + b"\n")
+
+
+def _answer(request: Request, data: bytes, brain: Callable[[], Brain], settings: str) -> Answer:
+    import numpy as np
+
+    try:
+        lender = brain()
+        # Voxtral has one thread, where a turn takes precedence over a transcript.
+        if request.settings != settings or lender.name != "embedded":
+            return Answer(is_lent=False)
+        samples = np.frombuffer(data, np.float32)
+        return Answer(transcriber(lender)(samples) if len(samples) else "")
+    except (ModelError, ValueError):
+        return Answer(is_lent=False)
+
+
+def borrowed(config: Config, own: Callable[[], Recognise]) -> Recognise | None:
+    """Return the recogniser of a running window; None if none with these settings lends one.
+
+    `own` loads another, for when the window is closed meanwhile.
+    """
+    try:
+        path = runtime_folder() / SOCKET
+        if not _ask(path, config, b"").is_lent:
+            return None
+    except (InputError, *BROKEN):
+        return None
+
+    def recognise(samples: Samples, cancelled: Flag | None = None) -> str:
+        with suppress(*BROKEN):
+            answer = _ask(path, config, samples.astype("<f4").tobytes())
+            if answer.is_lent:
+                return answer.text
+        return own()(samples, cancelled)
+
+    return recognise
+
+
+def _ask(path: Path, config: Config, data: bytes) -> Answer:
+    with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as received:
+        connection.settimeout(ANSWER_SECONDS)
+        connection.connect(str(path))
+        line = msgspec.json.encode(Request(settings_of(config), len(data) // 4))
+        connection.sendall(line + b"\n" + data)
+        return msgspec.json.decode(received.readline(LONGEST_LINE), type=Answer)
