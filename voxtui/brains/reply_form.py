@@ -85,7 +85,7 @@ class ReplyForm:
     avoided: tuple[str, ...] = ()
     """beginnings that it may not have, if it has no opening"""
     starts: tuple[str, ...] = ()
-    """how each sentence after the first begins, `|` between several ways; empty: in any way"""
+    """how each sentence begins, the first one after the opening, `|` between several ways"""
 
     def grammar(self, begun: str = "") -> str:
         """Return the grammar (GBNF) of what follows the opening, or what was `begun` instead."""
@@ -97,7 +97,7 @@ class ReplyForm:
         complete = len(ends) - between
         needed = max(0, self.least - complete - 1)
         optional = max(0, self.most - complete - 1 - needed)
-        starts = self.starts[complete:]
+        starts = self.starts[complete + 1 :]
         later = [f"{_any_of(start.split('|'))} body end" for start in starts] or ["next"] * needed
         inside = _STRICTLY_INSIDE if self.starts else _INSIDE
         rules = [
@@ -121,8 +121,10 @@ class ReplyForm:
 
     def _start_after(self, sentence: int, begun: str) -> str:
         """Return what follows the first words of the sentence with this number; empty: anything."""
-        starts = self.starts[sentence - 1].split("|") if 0 < sentence <= len(self.starts) else []
-        return _any_of([start for start in starts if f" {start}".startswith(begun)], len(begun))
+        starts = self.starts[sentence].split("|") if sentence < len(self.starts) else []
+        begun = begun if sentence else begun.removeprefix(self.opening)
+        fitting = [start for start in starts if start and f" {start}".startswith(begun)]
+        return _any_of(fitting, len(begun))
 
     def _avoided_after(self, begun: str) -> tuple[str, ...]:
         """Return how a reply that has `begun` may not go on; before it, how it may not begin."""
@@ -209,7 +211,7 @@ def _rule(
     topic: bool = False,
     starts: Sequence[str] = (),
 ) -> _Rule:
-    least, most = (len(starts) + 1,) * 2 if starts else sentences
+    least, most = (len(starts),) * 2 if starts else sentences
     form = ReplyForm(opening, least, most, starts=tuple(map(_with_parts, starts)))
     return _Rule(_pattern(*words), form, topic)
 
@@ -253,7 +255,7 @@ def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
         return ReplyForm(f"All right, {topic}")
     if any(_has(_plain(before), "advice") for before in past[-3:]):
         return ReplyForm("Then")
-    return ReplyForm("That's", 2, 2, starts=(_with_parts("{reaction}"),))
+    return ReplyForm("That's", 2, 2, starts=("", _with_parts("{reaction}")))
 
 
 def _tables(words: str, plain: str, past: Sequence[str], tells: bool) -> list[str]:
