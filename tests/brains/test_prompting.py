@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voxtui.brains.prompting import EXAMPLES, LAST_TOKENS, examples, until_repeated
-from voxtui.dialogue.turn_clock import clock_line
+from voxtui.dialogue.dialogue import clock_line
 from voxtui.settings.schema import BrainConfig, Config
 
 

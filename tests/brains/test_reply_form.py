@@ -18,17 +18,17 @@ from voxtui.brains.reply_form import (
     ("words", "opening"),
     [
         ("Can you make me a plan?", "First,"),
-        ("Can you make me a plan for tomorrow?", "In the morning,"),
-        ("Help me plan a weekend in Bern.", "On Saturday morning,"),
-        ("I have three days in Oslo, what should I do?", "On the first day,"),
-        ("I need a schedule for learning Greek in a month.", "In the first week,"),
+        ("Can you make me a plan for tomorrow?", "In"),
+        ("Help me plan a weekend in Bern.", "On"),
+        ("I have three days in Oslo, what should I do?", "On"),
+        ("I need a schedule for learning Greek in a month.", "In"),
         ("I have a plan for Sunday.", "That's"),
         ("Is the plan for Sunday alright?", ""),
         ("My son is ill. Tell him a story about a cat.", "Once upon a time,"),
         ("How do I clean a window?", "First,"),
         ("Explain step by step how a lock works.", "First,"),
         ("Make up a short story about a whale.", "Once upon a time,"),
-        ("I have two days in Prague. What should I do?", "On the first day,"),
+        ("I have two days in Prague. What should I do?", "On"),
         ("Is a train or a bus better for me?", "I'd choose"),
         ("Did you sleep well?", "I'm a program, so I"),
         ("My hamster died this morning.", "I'm so sorry for your loss."),
@@ -122,19 +122,36 @@ def test_a_sentence_follows_on_an_opening_that_is_one() -> None:
 def test_each_sentence_of_a_story_begins_with_words_that_make_a_plot() -> None:
     form = reply_form("Tell me a story about a fox.")
     begun = form.opening
-    for start in form.starts:
-        assert f'" {start}" body end' in form.grammar(begun)
+    for start in form.starts[1:]:
+        assert f'(" {start}") body end' in form.grammar(begun)
         begun += f" it was so. {start}"
         assert f'" {start}"' not in form.grammar(begun)
     assert "tail ::= next{0,0}" in form.grammar(begun)
 
 
 def test_the_first_words_of_a_later_sentence_are_completed() -> None:
-    form = ReplyForm("Once upon a time,", starts=("But one day,",), least=2, most=2)
-    assert form.grammar("Once upon a time, it rained. But o").startswith('root ::= "ne day," more')
+    form = ReplyForm("Once upon a time,", starts=("", "But one day,"), least=2, most=2)
+    assert form.grammar("Once upon a time, it rained. But o").startswith(
+        'root ::= ("ne day,") more'
+    )
     assert form.grammar("Once upon a time, it rained. Why not?").startswith("root ::= tail")
     assert form.grammar("Once upon a time, it ra").startswith("root ::= more")
 
 
 def test_no_sign_lets_a_model_evade_the_first_words_of_a_sentence() -> None:
-    assert "[0-9," in ReplyForm(starts=("But",), least=2, most=2).grammar("It rained. But")
+    assert "[0-9," in ReplyForm(starts=("", "But"), least=2, most=2).grammar("It rained. But")
+
+
+def test_what_was_told_is_answered_by_a_question_or_a_hint() -> None:
+    form = reply_form("My uncle has a boat.")
+    assert form.grammar().startswith("root ::= more")
+    assert '(" What" | " How" | ' in form.grammar()
+    assert form.grammar("That's nice. D").startswith('root ::= ("o you" | "id") more')
+    assert form.grammar("That's nice. Do you").startswith("root ::= more")
+
+
+def test_the_first_sentence_goes_on_behind_the_opening_as_the_form_says() -> None:
+    form = reply_form("Make me a plan for a weekend in Bern.")
+    assert form.grammar().startswith('root ::= (" Saturday morning,") more')
+    assert form.grammar("On Satur").startswith('root ::= ("day morning,") more')
+    assert form.grammar("On Saturday morning, we").startswith("root ::= more")

@@ -11,9 +11,9 @@ from tests.dialogue.turn.test_skills import ClockOnly
 from tests.fakes import ScriptedBrain, frames
 from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import FRAME_SECONDS, Token
+from voxtui.dialogue.dialogue import clock_line
 from voxtui.dialogue.engine_commands import Redo, Release, SendText, Talk, Typing
 from voxtui.dialogue.protocols import PastTurn
-from voxtui.dialogue.turn_clock import clock_line
 from voxtui.settings.schema import BrainConfig, Config
 
 NOON = datetime(2026, 11, 22, 12, 4)

@@ -85,6 +85,7 @@ def test_some_sentences_of_the_rules_own_grammar(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_hundred_thousand_sentences(tmp_path):
     assert raised(tmp_path, list(islice(sentences(seed=2), 100_000)))[:5] == []
 

@@ -107,7 +107,9 @@ def _read(path: Path, max_seconds: float) -> Iterator[Samples]:
     read, name = 0, cast("Any", os.fsencode(path))  # the name need not be valid UTF-8
     try:
         with soundfile.SoundFile(name) as file:
-            _check_rate(path, file.samplerate)
+            if file.samplerate not in RATES:
+                header = f"its header says {file.samplerate} samples a second"
+                raise InputError(f"{path}: is damaged: {header}.")
             _check_length(path, file.frames / file.samplerate, max_seconds)
             for piece in _mono(path, file, max_seconds):
                 yield piece
@@ -115,11 +117,6 @@ def _read(path: Path, max_seconds: float) -> Iterator[Samples]:
     except (soundfile.LibsndfileError, OSError, ValueError) as error:
         what = f"is damaged after {read / SAMPLE_RATE:.0f} s" if read else NO_SOUND_FILE
         raise InputError(f"{path}: {what}.") from error
-
-
-def _check_rate(path: Path, rate: int) -> None:
-    if rate not in RATES:
-        raise InputError(f"{path}: is damaged: its header says {rate} samples a second.")
 
 
 def _check_length(path: Path, seconds: float, max_seconds: float) -> None:

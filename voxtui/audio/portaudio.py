@@ -31,7 +31,6 @@ run at 48 kHz. At another rate they convert, and our own conversion costs four t
 PROBE_SECONDS = 20
 """Timeout of `probe`, because a sound server may hang."""
 
-
 ALIASES = ("default", "pulse", "pipewire")
 """Names under which ALSA offers the device that the sound server has chosen."""
 

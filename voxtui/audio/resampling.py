@@ -15,13 +15,11 @@ QUALITY = "sinc_fastest"
 DELAY_SECONDS = 0.002
 """Longer than the delay line at any rate."""
 
-
 HALF_TAPS = 16
 """Half of the length of the low-pass filter in front of a whole ratio, at the lower rate: 1 ms."""
 
 PASSED = 0.9
 """Share of the lower rate's band that passes. The rest has an aliasing of -60 dB at most."""
-
 
 TOGETHER = 32
 """Samples that one row of a product yields: the fastest of 8 to 64."""

@@ -85,7 +85,7 @@ class ReplyForm:
     avoided: tuple[str, ...] = ()
     """beginnings that it may not have, if it has no opening"""
     starts: tuple[str, ...] = ()
-    """how each sentence after the first begins; empty: in any way"""
+    """how each sentence begins, the first one after the opening, `|` between several ways"""
 
     def grammar(self, begun: str = "") -> str:
         """Return the grammar (GBNF) of what follows the opening, or what was `begun` instead."""
@@ -97,8 +97,8 @@ class ReplyForm:
         complete = len(ends) - between
         needed = max(0, self.least - complete - 1)
         optional = max(0, self.most - complete - 1 - needed)
-        starts = self.starts[complete:]
-        later = [f'" {start}" body end' for start in starts] or ["next"] * needed
+        starts = self.starts[complete + 1 :]
+        later = [f"{_any_of(start.split('|'))} body end" for start in starts] or ["next"] * needed
         inside = _STRICTLY_INSIDE if self.starts else _INSIDE
         rules = [
             f"more ::= body {'end tail' if needed else '(end tail)?'}",
@@ -114,21 +114,30 @@ class ReplyForm:
         elif (rest := self._avoided_after(begun)) or not begun:
             rules = [*_not_begun_by(rest, bool(begun)), *rules]
         elif rest := self._start_after(complete, begun[ends[-1].end() if ends else 0 :]):
-            rules.insert(0, f'root ::= "{rest}" more')
+            rules.insert(0, f"root ::= {rest} more")
         else:
             rules.insert(0, "root ::= more")
         return "\n".join(rules)
 
     def _start_after(self, sentence: int, begun: str) -> str:
-        """Return the rest of how the sentence with this number begins, after its first words."""
-        start = f" {self.starts[sentence - 1]}" if 0 < sentence <= len(self.starts) else ""
-        return start.removeprefix(begun) if start.startswith(begun) else ""
+        """Return what follows the first words of the sentence with this number; empty: anything."""
+        starts = self.starts[sentence].split("|") if sentence < len(self.starts) else []
+        begun = begun if sentence else begun.removeprefix(self.opening)
+        fitting = [start for start in starts if start and f" {start}".startswith(begun)]
+        return _any_of(fitting, len(begun))
 
     def _avoided_after(self, begun: str) -> tuple[str, ...]:
         """Return how a reply that has `begun` may not go on; before it, how it may not begin."""
         if self.opening:
             return ()
         return tuple(text[len(begun) :] for text in self.avoided if text.startswith(begun))
+
+
+def _any_of(starts: Sequence[str], begun: int = 0) -> str:
+    """Return the rule of one of the `starts` after a space, without `begun` characters of both."""
+    rests = [f" {start}"[begun:] for start in starts]
+    joined = '" | "'.join(rests)
+    return f'("{joined}")' if rests and all(rests) else ""
 
 
 @lru_cache(16)
@@ -185,11 +194,14 @@ class _Rule:
 _TABLES = tomllib.loads(Path(__file__).with_name("reply_forms.toml").read_text(encoding="utf-8"))
 
 
-def _pattern(*words: str) -> re.Pattern[str]:
-    joined = "|".join(words)
+def _with_parts(text: str) -> str:
     for name, part in _TABLES["parts"].items():
-        joined = joined.replace(f"{{{name}}}", part)
-    return re.compile(joined)
+        text = text.replace(f"{{{name}}}", part)
+    return text
+
+
+def _pattern(*words: str) -> re.Pattern[str]:
+    return re.compile(_with_parts("|".join(words)))
 
 
 def _rule(
@@ -199,8 +211,8 @@ def _rule(
     topic: bool = False,
     starts: Sequence[str] = (),
 ) -> _Rule:
-    least, most = (len(starts) + 1,) * 2 if starts else sentences
-    form = ReplyForm(opening, least, most, starts=tuple(starts))
+    least, most = (len(starts),) * 2 if starts else sentences
+    form = ReplyForm(opening, least, most, starts=tuple(map(_with_parts, starts)))
     return _Rule(_pattern(*words), form, topic)
 
 
@@ -243,7 +255,7 @@ def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
         return ReplyForm(f"All right, {topic}")
     if any(_has(_plain(before), "advice") for before in past[-3:]):
         return ReplyForm("Then")
-    return ReplyForm("That's", 2)
+    return ReplyForm("That's", 2, 2, starts=("", _with_parts("{reaction}")))
 
 
 def _tables(words: str, plain: str, past: Sequence[str], tells: bool) -> list[str]:

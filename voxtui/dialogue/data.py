@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 Samples: TypeAlias = "NDArray[np.float32]"
 Indices: TypeAlias = "NDArray[np.intp]"
 
-
 SAMPLE_RATE = 16_000
 """Hz, of the input of every detector and brain."""
 

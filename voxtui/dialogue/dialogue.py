@@ -13,7 +13,6 @@ from voxtui.dialogue.inbox import Inbox
 from voxtui.dialogue.listening.listener import Listener
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import Past, ReplyOptions, Skills
-from voxtui.dialogue.turn_clock import clock_line
 
 BEGUN_RECENTLY = timedelta(minutes=1)
 """A text that was begun longer ago gets the time of its last key. Until then the work on it stays
@@ -69,3 +68,14 @@ class Dialogue:
     def enter(self, state: State) -> None:
         self.state = state
         self.emit(StateChanged(state))
+
+
+def clock_line(now: datetime, past: Past) -> str:
+    """Return the line that stands before the user's words, and stays with them.
+
+    It has the date only if no past turn of this day has it, because each digit is a token.
+    """
+    date = f"{now:%A}, {now.day} {now:%B} {now.year}"
+    if any(date in turn.clock for turn in past):
+        return f"({now:%H:%M})"
+    return f"(It is {date}, {now:%H:%M}.)"

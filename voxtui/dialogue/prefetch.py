@@ -14,7 +14,6 @@ T = TypeVar("T")
 TICK_SECONDS = 0.02
 """Polling interval of a thread that waits for another one and must notice a cancel meanwhile."""
 
-
 SWITCH_SECONDS = 0.001
 """Interpreter switch interval. Python's default of 5 ms is paid at every hop between threads while
 the screen paints, because the painting thread holds the interpreter: see benchmarks/stages.py."""

@@ -30,7 +30,6 @@ Progress = Callable[[str, float | None], None]
 A long step calls it repeatedly. It may raise to abort the step; let the exception propagate.
 """
 
-
 OnWords = Callable[[str, int], object]
 """Takes the words so far of an utterance, and how many characters of them are settled.
 
@@ -105,7 +104,6 @@ class ReplyOptions:
 
 DEFAULT_OPTIONS = ReplyOptions()
 
-
 AUDIO_INPUT = "[User audio input - "
 """The beginning of the text that replaces audio without a transcript in the history."""
 
@@ -152,18 +150,15 @@ class Microphone(Protocol):
         When it is attended again, it first delivers what it heard in the last half second. This
         saves power while frames are only kept in case a key press wants them.
         """
-        ...
 
     def open(self, sink: Callable[[Frame], None], lost: Callable[[str], None]) -> None:
         """Call `sink` with every frame from now on, and `lost(message)` once if the device is lost.
 
         Both are called on the audio thread. Raises DeviceError.
         """
-        ...
 
     def close(self) -> None:
         """Stop. `sink` is not called after this returns. May be called twice."""
-        ...
 
 
 class Speaker(Protocol):
@@ -174,7 +169,6 @@ class Speaker(Protocol):
 
     def open(self) -> None:
         """Open the stream. Raises DeviceError."""
-        ...
 
     def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
         """Queue `chunk` without a gap; block while enough is queued.
@@ -182,7 +176,6 @@ class Speaker(Protocol):
         Writes FIRST_SOUND. Once `stopped` is true, it returns, and the speaker is silent within
         50 ms. Raises DeviceError when the device is lost.
         """
-        ...
 
     def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
         """Block until everything queued was played, or `stopped`. Writes LAST_SOUND.
@@ -196,11 +189,9 @@ class Speaker(Protocol):
 
         A second ahead it is on time to some milliseconds. Returns at once. Any thread.
         """
-        ...
 
     def close(self) -> None:
         """Stop. May be called twice; `open` may follow."""
-        ...
 
 
 class SoundSystem(Protocol):
@@ -223,7 +214,6 @@ class SpeechDetector(Protocol):
 
     def reset(self) -> None:
         """Discard the state from earlier frames."""
-        ...
 
     def probability(self, frame: Frame) -> float:
         """Return the probability of speech in this frame, 0..1, given the frames since `reset`."""
@@ -254,7 +244,6 @@ class Brain(Protocol):
         A conversation that begins now is answered in `options`, so what stands before its first
         words may be read already. Called once. Raises ModelError.
         """
-        ...
 
     def listen(
         self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
@@ -265,11 +254,9 @@ class Brain(Protocol):
         ahead on its own thread until the request is cancelled. A brain that recognises words
         meanwhile passes them to `on_words`, each time all of them.
         """
-        ...
 
     def wake(self) -> None:
         """Notice that the recording has a new frame. Called for each one. Returns within 1 ms."""
-        ...
 
     def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
         """Read the past, before the user's next words are known. Returns at once.
@@ -278,7 +265,6 @@ class Brain(Protocol):
         now on it calls `progress`, on one of its threads, with the tokens of a prompt that it has
         evaluated, and with all tokens of that prompt. It sends nothing to another machine.
         """
-        ...
 
     def read_ahead(self, request: TurnRequest) -> None:
         """Prepare for the text of `request`, which is being typed and may change. Returns at once.
@@ -286,7 +272,6 @@ class Brain(Protocol):
         Called after each key. The brain may work ahead on its own thread until cancelled, but
         sends nothing to another machine. It may do nothing.
         """
-        ...
 
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         """Yield the answer, pulled on a worker thread. Ends within one step of a cancel.
@@ -315,7 +300,6 @@ class Brain(Protocol):
 
     def close(self) -> None:
         """Release what `warm_up` loaded. May be called twice, and if `warm_up` failed."""
-        ...
 
 
 class Voice(Protocol):
@@ -326,7 +310,6 @@ class Voice(Protocol):
 
     def warm_up(self, progress: Progress) -> None:
         """Load and warm everything. Raises ModelError."""
-        ...
 
     def speak(
         self, clause: str, speed: float | None = None, language: str = "en"
@@ -341,7 +324,6 @@ class Voice(Protocol):
 
     def close(self) -> None:
         """Release what `warm_up` loaded. May be called twice, and if `warm_up` failed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +369,6 @@ class Skills(Protocol):
 
         Called once; returns at once.
         """
-        ...
 
     def now(self) -> datetime:
         """Return the local time. A brain is told the same. Any thread."""
@@ -422,4 +403,3 @@ class Skills(Protocol):
 
     def close(self) -> None:
         """End the thread. May be called twice, and without a start."""
-        ...

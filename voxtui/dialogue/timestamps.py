@@ -63,16 +63,12 @@ class Timestamps:
         """the speaker has stopped taking sound, for now"""
         self.network_s: float | None = None
         """the network's share of the time to the first token, in seconds, for a remote brain"""
-
         self.tokens: int | None = None
         """tokens of the reply as the brain's server counts them; None: one per Token"""
-
         self.prompt_tokens = 0
         """tokens of the prompt, where the brain counts them"""
-
         self.path = ""
         """the brain's way of computing, such as `captured`; empty: the plain one"""
-
         self.drafted = 0
 
     def record(self, name: Milestone, at: float | None = None) -> None:

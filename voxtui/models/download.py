@@ -45,9 +45,7 @@ ByteProgress: TypeAlias = Callable[[int, int], object]
 
 
 def download(
-    model: Model,
-    source: Source | Path = "auto",
-    progress: ByteProgress = lambda done, size: None,
+    model: Model, source: Source | Path = "auto", progress: ByteProgress = lambda done, size: None
 ) -> Path:
     """Download what is missing of `model` and return `model.path`. Raises ModelError.
 
@@ -59,8 +57,13 @@ def download(
         files = files_to_download(model)
         size = sum(file.size for file in files)
         with download_lock(), unpacked_packages() as packages:
-            todo = [file for file in files if not _is_complete(model, file)]
-            check_space(_needed(model, todo))
+            paths = {file: model.directory / file.path for file in files}
+            todo = [
+                f for f, path in paths.items() if not (has_size(path, f) and is_released(path, f))
+            ]
+            missing = sum(file.size - partial_size(paths[file], file) for file in todo)
+            # A package needs room for its archive and for its content.
+            check_space(missing + 2 * max((file.part_size for file in todo), default=0))
             done = size - sum(file.size for file in todo)
             progress(done, size)
             for file in todo:
@@ -120,17 +123,6 @@ def files_to_download(model: Model) -> Sequence[ModelFile]:
     patterns = (*model.needed, *model.optional)
     wanted = [file for file in listed if any(fnmatch(file.path, p) for p in patterns)]
     return sorted(wanted, key=lambda file: file.size)
-
-
-def _is_complete(model: Model, file: ModelFile) -> bool:
-    path = model.directory / file.path
-    return has_size(path, file) and is_released(path, file)
-
-
-def _needed(model: Model, files: Sequence[ModelFile]) -> int:
-    """Return the bytes of disk space for `files`: a package needs its archive and its content."""
-    missing = sum(file.size - partial_size(model.directory / file.path, file) for file in files)
-    return missing + 2 * max((file.part_size for file in files), default=0)
 
 
 # These yield the bytes of the file that are here, and None while that does not change.

@@ -35,7 +35,6 @@ MAX_RECORD = 4096
 OTHER_DIRECTORY = "keep the model in another directory and set its path in the config"
 RESUMES = "Run the command again: the download resumes where it stopped."
 
-
 NEVER = Flag()
 """A flag that nobody sets."""
 

@@ -67,7 +67,8 @@ def read_config(path: Path) -> str:
         text = data.decode(TEXT)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text.") from error
-    for number, line in enumerate(_STRING_OR_COMMENT.sub(_line_ends, text).split("\n"), 1):
+    bare = _STRING_OR_COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text)
+    for number, line in enumerate(bare.split("\n"), 1):
         if line.count(".") > MOST_DOTS:
             raise ConfigError(f"{path}: line {number} has more than {MOST_DOTS} dots.")
     return text
@@ -76,10 +77,6 @@ def read_config(path: Path) -> str:
 def _without_waiting(path: str, flags: int) -> int:
     """Open a file; a FIFO too, without waiting for its writer."""
     return os.open(path, flags | os.O_NONBLOCK)
-
-
-def _line_ends(found: re.Match[str]) -> str:
-    return "\n" * found[0].count("\n")
 
 
 def notes_file(named: str) -> Path:

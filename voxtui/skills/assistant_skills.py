@@ -225,11 +225,7 @@ class AssistantSkills:
     # Runs on the thread of the skills.
 
     def _run(self) -> None:
-        for module in (
-            "skills.rules.understand",
-            "skills.requests",
-            "skills.rules.about_itself",
-        ):
+        for module in ("skills.rules.understand", "skills.requests", "skills.rules.about_itself"):
             import_module(f"voxtui.{module}")
         while self._rings and not self._closed:
             self._changed.clear()

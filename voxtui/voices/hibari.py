@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from voxtui.dialogue.data import SpeechChunk, audible
+from voxtui.dialogue.data import Samples, SpeechChunk, audible
 from voxtui.dialogue.protocols import Progress
 from voxtui.errors import ModelError, UnspokenLanguage, how_to_install
 from voxtui.models.catalogue import HIBARI, HIBARI_VOICES
 from voxtui.models.download import download
 from voxtui.models.installed import released_path
 from voxtui.settings.schema import LANGUAGES, VoiceConfig
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from voxtui.dialogue.data import Samples
 
 MARGIN_SECONDS = 0.012
 """Kept before the first and after the last audible sample, as a plosive begins below -50 dBFS."""
@@ -28,7 +24,6 @@ WARM_UP = ("Ready.", "The first sentence is as quick as the tenth, numbers like 
 SENTENCE_PAUSE, CLAUSE_PAUSE = 0.28, 0.10
 """Seconds of silence after a sentence and after a comma. They replace the model's own 0.2 to 0.33 s
 before each clause, which is latency, and 0.3 to 0.5 s after it, which is a stutter at a comma."""
-
 
 SHORTEST_PAUSE = 0.12
 """Seconds of silence that the model makes after a comma, at least. A plosive is shorter."""

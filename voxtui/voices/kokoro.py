@@ -11,9 +11,10 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
-from voxtui.dialogue.data import SpeechChunk
+from voxtui.dialogue.data import Samples, SpeechChunk
 from voxtui.dialogue.protocols import Progress
 from voxtui.errors import ModelError, UnspokenLanguage, first_line, how_to_install
 from voxtui.models.catalogue import KOKORO_VOICES, kokoro_voice
@@ -21,11 +22,6 @@ from voxtui.models.installed import KokoroFiles, kokoro_files
 from voxtui.settings.schema import LANGUAGES, VoiceConfig
 from voxtui.voices.espeak import VOICES, Espeak
 from voxtui.voices.hibari import pause_after, trim
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from voxtui.dialogue.data import Samples
 
 RATE = 24_000
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 import json
 import os
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from voxtui.dialogue.data import Samples
 from voxtui.errors import ModelError, first_line
 from voxtui.onnx_runtime import import_onnxruntime
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from voxtui.dialogue.data import Samples
 
 REFETCH = "Fetch it again: `voxtui models fetch kokoro-small`."
 

@@ -14,16 +14,13 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from voxtui.dialogue.data import Samples
 from voxtui.errors import ModelError, first_line
 from voxtui.models.catalogue import KOKORO
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from voxtui.dialogue.data import Samples
-    from voxtui.models.installed import KokoroFiles
+from voxtui.models.installed import KokoroFiles
 
 REFETCH = "Fetch it again: `voxtui models fetch kokoro`."
 

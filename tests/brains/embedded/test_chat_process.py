@@ -196,7 +196,7 @@ def test_a_story_has_a_plot_however_small_the_model_is() -> None:
         prompt = f"{chatml('Answer the user.', [], words)}{ASK}{form.opening}"
         text = "".join(generated(llama, prompt, 500))
         first, *later = re.split(r"(?<=[.!?]) (?=[A-Z])", text)
-        assert first and later and all(map(str.startswith, later, form.starts)), text
+        assert first and later and all(map(str.startswith, later, form.starts[1:])), text
     finally:
         llama.close()
 

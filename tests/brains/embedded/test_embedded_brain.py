@@ -30,7 +30,7 @@ from voxtui.dialogue.recording import Extent, Recording
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.dialogue.tool_interface import Tool
 from voxtui.errors import ForeignSpeech, ModelError
-from voxtui.models.catalogue import NO_THOUGHTS, Model, Source
+from voxtui.models.catalogue import Model, Source
 from voxtui.settings.schema import Config
 
 
@@ -518,9 +518,10 @@ def test_each_reply_of_a_model_that_would_think_first_opens_with_no_thoughts(
         second = asked(brain, chat, past_turns("Hello."), "And now?")
     finally:
         brain.close()
-    assert first.endswith(f"Hello.{ASK}{NO_THOUGHTS}")
+    no_thoughts = "<think>\n\n</think>\n\n"
+    assert first.endswith(f"Hello.{ASK}{no_thoughts}")
     assert second.startswith(f"{first}I see.<|im_end|>")
-    assert second.count(NO_THOUGHTS) == len(EXAMPLES) + 2
+    assert second.count(no_thoughts) == len(EXAMPLES) + 2
 
 
 # Work on a text that is being typed.

@@ -16,11 +16,7 @@ from threading import Event as Flag
 
 from voxtui.brains.embedded.chat_process import ASK, BEAT_SECONDS, ChatRequest, Llama, chatml
 from voxtui.brains.embedded.chat_reply import ChatModel, ChatReply
-from voxtui.brains.embedded.live_transcription import (
-    LiveTranscription,
-    LiveUtterance,
-    Recogniser,
-)
+from voxtui.brains.embedded.live_transcription import LiveTranscription, LiveUtterance, Recogniser
 from voxtui.brains.embedded.recogniser import stretches
 from voxtui.brains.embedded.tool_prompt import (
     LOOKING,
@@ -131,12 +127,12 @@ class EmbeddedBrain:
         # would wait for them. The last request is also that of the first `read`.
         prompt = self._prompt((), "", options)
         for tokens in (WARM_UP_TOKENS, 0):
-            request = ChatRequest(prompt, self._sampling, tokens)
-            reply = self._loaded().request(self._reply(request, Flag()))
+            reply = self._request(prompt, tokens, Flag())
             while not reply.wait(BEAT_SECONDS):
                 progress("warming up", None)
             if reply.error is not None:
                 raise reply.error
+            self._ahead = None
         self._live.start()
 
     def _load(self, progress: Progress, prefix_of_tools: str) -> None:
@@ -197,9 +193,7 @@ class EmbeddedBrain:
         settled = self._prompt(past, text.rpartition(" ")[0], options)
         pause = 0.0 if text.endswith(SENTENCE_ENDS) else TYPING_PAUSE_SECONDS
         due_at = time.monotonic() + pause
-        prompt, tokens = self._question(past, text, options), self._most_tokens(options)
-        choice, form = tool_choice(past, text, options), self._form(past, text, options)
-        self._request(prompt, tokens, request.cancelled, settled, due_at, options, choice, form)
+        self._ask(past, text, options, request.cancelled, settled, due_at)
 
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         user_input, timestamps = request.user_input, request.timestamps
@@ -222,24 +216,22 @@ class EmbeddedBrain:
             self._abandon()
             raise
         words = (after_name(words, name) if name else None) or words
-        past, options, choice, form = request.past, request.options, None, FREE
+        past, options = request.past, request.options
         if request.calls:
             looked = PastTurn(words, None, (Token(LOOKING),), clock=options.clock)
             results = result_line(request.calls)
             prompt = self._prompt((*past, looked), results, options.with_clock(""))
             prompt += ASK + self._opening
             called = {finished.call.name for finished in request.calls}
-            if any(tool.quoted and tool.name in called for tool in options.tools):
-                form = QUOTING
+            quotes = any(tool.quoted and tool.name in called for tool in options.tools)
+            reply = self._request(
+                prompt, self._most_tokens(options), request.cancelled, options=options,
+                form=QUOTING if quotes else FREE,
+            )  # fmt: skip
         else:
-            prompt = self._question(past, words, options)
-            choice, form = tool_choice(past, words, options), self._form(past, words, options)
-        schema, most = options.json_schema, self._most_tokens(options)
-        reply = self._request(
-            prompt, most, request.cancelled, options=options, choice=choice, form=form
-        )
+            reply = self._ask(past, words, options, request.cancelled)
         self._ahead = None
-        texts = reply.tokens() if schema else until_repeated(reply.tokens())
+        texts = reply.tokens() if options.json_schema else until_repeated(reply.tokens())
         for number, text in enumerate(texts):
             if number == 0:
                 timestamps.record(Milestone.PREFILLED, reply.prefilled_at)
@@ -285,16 +277,25 @@ class EmbeddedBrain:
             if not text:
                 return
         if complete:
-            prompt = self._question(live.past, text, live.options)
-            tokens = self._most_tokens(live.options)
-            choice = tool_choice(live.past, text, live.options)
-            form = self._form(live.past, text, live.options)
+            self._ask(live.past, text, live.options, live.cancelled)
         else:
-            prompt, tokens = self._prompt(live.past, text.rpartition(" ")[0], live.options), 0
-            choice, form = None, FREE
-        self._request(
-            prompt, tokens, live.cancelled, options=live.options, choice=choice, form=form
-        )
+            beginning = self._prompt(live.past, text.rpartition(" ")[0], live.options)
+            self._request(beginning, 0, live.cancelled, options=live.options)
+
+    def _ask(
+        self,
+        past: Past,
+        words: str,
+        options: ReplyOptions,
+        cancelled: Flag,
+        settled: str = "",
+        due_at: float = 0.0,
+    ) -> ChatReply:
+        """Request the reply to a user's complete `words`, or the call of a tool."""
+        prompt = self._prompt(past, self._complete(words, options), options) + ASK + self._opening
+        choice, form = tool_choice(past, words, options), self._form(past, words, options)
+        most = self._most_tokens(options)
+        return self._request(prompt, most, cancelled, settled, due_at, options, choice, form)
 
     def _request(
         self,
@@ -313,24 +314,13 @@ class EmbeddedBrain:
             prompt, self._sampling, max_tokens, json_schema=options.json_schema,
             grammar="" if free else None,
         )  # fmt: skip
-        reply = self._reply(request, cancelled, settled, due_at, choice, form)
+        reply = ChatReply(
+            self._chat, request, cancelled, settled, due_at, self._progress, choice, form
+        )
         if self._ahead is not None:
             reply.follow(self._ahead)
         self._ahead = self._loaded().request(reply)
         return self._ahead
-
-    def _reply(
-        self,
-        request: ChatRequest,
-        cancelled: Flag,
-        settled: str = "",
-        due_at: float = 0.0,
-        choice: ToolChoice | None = None,
-        form: ReplyForm = FREE,
-    ) -> ChatReply:
-        return ChatReply(
-            self._chat, request, cancelled, settled, due_at, self._progress, choice, form
-        )
 
     def _loaded(self) -> SpeculationThread:
         if self._replies is None:
@@ -352,9 +342,6 @@ class EmbeddedBrain:
             said = [*self._examples, *said]
         front = self._instruction if options.instruction is None else options.instruction
         return chatml(front, said, words, options.clock, self._opening)
-
-    def _question(self, past: Past, words: str, options: ReplyOptions) -> str:
-        return self._prompt(past, self._complete(words, options), options) + ASK + self._opening
 
     def _complete(self, words: str, options: ReplyOptions) -> str:
         """Return a user's complete words, with a note on the form where our instruction holds."""

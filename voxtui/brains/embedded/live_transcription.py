@@ -9,17 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
 from threading import Event as Flag
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from voxtui.brains.embedded.recogniser import Heard, joined, stretches
-from voxtui.dialogue.data import FRAME_SECONDS, Origin, Utterance
+from voxtui.dialogue.data import FRAME_SECONDS, Origin, Samples, Utterance
 from voxtui.dialogue.protocols import OnWords, Past, ReplyOptions
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import ModelError
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
 
 PASS_SECONDS = 0.24
 """New speech after which the utterance is transcribed again: two or three syllables."""

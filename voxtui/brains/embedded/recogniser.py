@@ -18,16 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from threading import Event as Flag
+from typing import Any, Protocol
 
-from voxtui.dialogue.data import SAMPLE_RATE, Utterance
+from voxtui.dialogue.data import SAMPLE_RATE, Samples, Utterance
 from voxtui.errors import ForeignSpeech, ModelError, how_to_install
 from voxtui.onnx_runtime import import_onnxruntime
-
-if TYPE_CHECKING:
-    from threading import Event as Flag
-
-    from voxtui.dialogue.data import Samples
 
 LONG_SECONDS = 12.0
 """A longer stretch is cut at its next pause, because the cost grows faster than its length."""
@@ -70,7 +66,6 @@ PAST, PRESENT, ENCODER = "past_key_values", "present", ".encoder."
 
 SPACE = "\u2581".encode()
 """What a word's first token begins with."""
-
 
 BEAM = 5
 """Most beginnings of a transcript that the decoder follows at the same time."""

@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from voxtui.brains.embedded.chat_process import USER, LanguageModel, plain
+from voxtui.brains.embedded.recogniser import Heard
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import WORD_MODEL
 from voxtui.models.installed import model_file
-
-if TYPE_CHECKING:
-    from voxtui.brains.embedded.recogniser import Heard
 
 CONTEXT_TOKENS = 512
 """Room for the words of a pass, which lasts 28 s at most."""

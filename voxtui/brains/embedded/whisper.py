@@ -13,21 +13,17 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Event as Flag
+from typing import Any
 
+from voxtui.brains.embedded.live_transcription import Recogniser
 from voxtui.brains.embedded.recogniser import Heard, Moonshine, same_words
 from voxtui.brains.embedded.rescoring import LIVE_CANDIDATES, Rescoring
-from voxtui.dialogue.data import SAMPLE_RATE
+from voxtui.dialogue.data import SAMPLE_RATE, Samples
 from voxtui.errors import ModelError, how_to_install
 from voxtui.models.catalogue import WHISPER
 from voxtui.models.installed import released_path
 from voxtui.settings.schema import LANGUAGES, BrainConfig
-
-if TYPE_CHECKING:
-    from threading import Event as Flag
-
-    from voxtui.brains.embedded.live_transcription import Recogniser
-    from voxtui.dialogue.data import Samples
 
 WINDOW_SECONDS = 30.0
 """The most that the encoder takes."""

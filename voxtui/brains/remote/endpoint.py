@@ -77,11 +77,7 @@ class RemoteEndpoint:
     """
 
     def __init__(
-        self,
-        url: str,
-        timeout_s: float,
-        setting: str = "brain.remote.url",
-        key_variable: str = KEY,
+        self, url: str, timeout_s: float, setting: str = "brain.remote.url", key_variable: str = KEY
     ) -> None:
         self.host = urlsplit(url).netloc
         self._url = url.rstrip("/")

@@ -230,8 +230,6 @@ def error_text(answer: Json | str) -> str | None:
             return None if "<" in answer else answer.strip()
     error: Any = answer.get("error") or answer.get("detail") or answer.get("message")
     if isinstance(error, dict):
-        found = cast("Json", error)
-        error = found.get("message") or found
-    if not error:
-        return None
-    return error if isinstance(error, str) else json.dumps(error)
+        inner = cast("Json", error)
+        error = inner.get("message") or inner
+    return error if isinstance(error, str | None) else json.dumps(error) if error else None

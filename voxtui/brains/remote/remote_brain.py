@@ -136,12 +136,8 @@ class RemoteBrain:
             self._stt.warm()
 
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
-        user_input, timestamps, cancelled = (
-            request.user_input,
-            request.timestamps,
-            request.cancelled,
-        )
-        timing = NetworkTimes()
+        user_input, timestamps = request.user_input, request.timestamps
+        cancelled, timing = request.cancelled, NetworkTimes()
         if isinstance(user_input, str):
             yield UserTranscript(user_input)
         if not self._model:  # the server could not be reached at the start
@@ -163,14 +159,8 @@ class RemoteBrain:
         }  # fmt: skip
         parameters |= tool_fields(request.options, request.calls)
         if schema := request.options.json_schema:
-            parameters["response_format"] = {
-                "type": "json_schema",
-                "json_schema": {
-                    "name": "answer",
-                    "strict": True,
-                    "schema": msgspec.json.decode(schema),
-                },
-            }
+            form = {"name": "answer", "strict": True, "schema": msgspec.json.decode(schema)}
+            parameters["response_format"] = {"type": "json_schema", "json_schema": form}
         messages = self._messages(request.past, user_input, request.options)
         messages += call_messages(request.calls)
         called = StreamedCall()
@@ -262,33 +252,18 @@ class RemoteBrain:
         called: StreamedCall | None = None,
     ) -> Generator[str, None, None]:
         body = parameters | {"messages": messages, "model": self._model, "stream": True}
-        try:
-            yield from self._stream(body, cancelled, timing, timestamps, called)
-        except StatusError as error:
-            raise self._explained(error, body) from error
-
-    def _stream(
-        self,
-        body: Json,
-        cancelled: Flag,
-        timing: NetworkTimes | None,
-        timestamps: Timestamps | None,
-        called: StreamedCall | None,
-    ) -> Generator[str, None, None]:
         host = self._chat.host
         finished = any_text = False
         patience_s = MAX_WAITS * self._config.timeout_s
         waited_s, before = 0.0, time.monotonic()
-        for event in self._chat.request("POST", "chat/completions", timing, json=body):
+        for event in self._events(body, timing):
             if cancelled.is_set():
                 return
             now = time.monotonic()
             waited_s, before = waited_s + min(now - before, LONGEST_STEP), now
             if waited_s > patience_s:
-                raise RemoteError(
-                    f"{host}: no text for {patience_s:g} s.",
-                    "A larger brain.remote.timeout_s waits longer.",
-                )
+                hint = "A larger brain.remote.timeout_s waits longer."
+                raise RemoteError(f"{host}: no text for {patience_s:g} s.", hint)
             if event is None:
                 continue
             if message := error_text(event):
@@ -349,6 +324,12 @@ class RemoteBrain:
             if error.hint == SEND_LESS:  # the request holds no earlier turns
                 error.hint = "Speak in shorter turns."
             raise
+
+    def _events(self, body: Json, timing: NetworkTimes | None) -> Generator[Json | None]:
+        try:
+            yield from self._chat.request("POST", "chat/completions", timing, json=body)
+        except StatusError as error:
+            raise self._explained(error, body) from error
 
     def _explained(self, error: StatusError, body: Json) -> StatusError:
         """Add what to do, if the model may not accept audio or a parameter."""

@@ -20,13 +20,7 @@ from voxtui.brains.prompting import instruction
 from voxtui.brains.reply_form import QUOTING
 from voxtui.brains.reply_language import ReplyLanguage
 from voxtui.brains.voxtral.cuda_errors import first_line, is_full, never_free, sentence_of
-from voxtui.brains.voxtral.model_thread import (
-    ModelThread,
-    ModelWork,
-    PrefillTimes,
-    VoxtralReply,
-    report_while,
-)
+from voxtui.brains.voxtral.model_thread import ModelThread, ModelWork, PrefillTimes, report_while
 from voxtui.brains.voxtral.prompt import (
     TOOL_CALLS,
     Detokenizer,
@@ -335,7 +329,7 @@ class VoxtralBrain:
         ahead: int | None,
         options: ReplyOptions = DEFAULT_OPTIONS,
         calls: tuple[FinishedCall, ...] = (),
-    ) -> VoxtralReply:
+    ) -> ModelWork:
         """Begin a reply, or continue the newest one if it is to the same frames and history."""
         timing = PrefillTimes()
 
@@ -359,7 +353,7 @@ class VoxtralBrain:
         origin = _origin(user_input)
         key = None if origin is None else (tuple(past), origin, options, calls)
         return self._thread.request(
-            VoxtralReply(self._thread.guarded(work), timing, cancelled, ahead, key)
+            ModelWork(self._thread.guarded(work), cancelled, ahead, key, timing)
         )
 
     def language(self, reply: str, timestamps: Timestamps) -> str:

@@ -32,7 +32,6 @@ KV_BUCKET, LINEAR_UP_TO = 512, 4096
 """KV lengths for which graphs are captured: multiples of KV_BUCKET up to LINEAR_UP_TO, then powers
 of two. Masked positions still cost time, so the steps are small."""
 
-
 BROKEN = -1
 """Token id that stands for logits that are not numbers."""
 

@@ -40,8 +40,10 @@ class ModelWork(Speculation[int]):
         cancelled: Flag,
         ahead: int | None = None,
         key: Hashable = None,
+        timing: PrefillTimes | None = None,
     ) -> None:
         super().__init__(key, cancelled, ahead)
+        self.timing = timing or PrefillTimes()
         self._work = work
         self._items: Generator[int | None, None, None] | None = None
 
@@ -71,24 +73,6 @@ class PrefillTimes:
     prompt_tokens: int = 0
 
 
-class VoxtralReply(ModelWork):
-    """The reply to an utterance or a typed text."""
-
-    def __init__(
-        self,
-        work: Tokens,
-        timing: PrefillTimes,
-        cancelled: Flag,
-        ahead: int | None,
-        key: Hashable,
-    ) -> None:
-        super().__init__(work, cancelled, ahead, key)
-        self.timing = timing
-
-
-Work = TypeVar("Work", bound=ModelWork)
-
-
 class ModelThread:
     """Runs work one after the other. Counts its failures.
 
@@ -106,7 +90,7 @@ class ModelThread:
     def start(self) -> None:
         self._thread = SpeculationThread("voxtui-voxtral")
 
-    def request(self, work: Work) -> Work:
+    def request(self, work: ModelWork) -> ModelWork:
         """Begin `work`, in place of what is under way. Raises ModelError before `start`."""
         if self._thread is None:
             raise ModelError("Voxtral is not loaded.")

@@ -134,7 +134,9 @@ class Components:
             if change.brain is not None:
                 self._use_brain(fallbacks_of(change.brain))
         except BaseException:
-            _close_parts(change)
+            for part in (change.microphone, change.speaker, change.voice, change.brain):
+                if not isinstance(part, str | Fallbacks | None):
+                    part.close()
             if worker is not None:
                 worker.close()
             raise
@@ -243,12 +245,6 @@ def _voices(change: ReplaceComponents) -> Fallbacks[Voice] | None:
     if change.voice is None or change.voice == "none":
         return None
     return fallbacks_of(change.voice)
-
-
-def _close_parts(change: ReplaceComponents) -> None:
-    for part in (change.microphone, change.speaker, change.voice, change.brain):
-        if not isinstance(part, str | Fallbacks | None):
-            part.close()
 
 
 class Closing(Exception):

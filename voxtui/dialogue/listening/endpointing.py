@@ -9,7 +9,6 @@ from voxtui.settings.schema import VadConfig
 HYSTERESIS = 0.15
 """Speech continues until the probability is this far below the threshold (Silero's own rule)."""
 
-
 QUIET_FRAMES = 2
 """The utterance is over when so many frames (64 ms) in a row hold no speech."""
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-
 SHORTEST_FIRST_CLAUSE = 10
 """Characters before the first clause may end at a comma. The voice waits for them."""
 

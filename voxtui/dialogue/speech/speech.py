@@ -99,11 +99,7 @@ class VoiceWorker:
             raise failed
 
     def speak(
-        self,
-        clause: str,
-        stopped: StopFlag,
-        speed: float | None = None,
-        language: str = "en",
+        self, clause: str, stopped: StopFlag, speed: float | None = None, language: str = "en"
     ) -> Generator[SpeechChunk, None, bool]:
         """Yield the speech of `clause`. Return False if it was `stopped` before its end.
 
