@@ -25,6 +25,7 @@ from benchmarks.answers import SETS
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.prompting import EXAMPLES
 from voxtui.dialogue.data import Token
+from voxtui.dialogue.dialogue import clock_line
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
     Brain,
@@ -33,7 +34,6 @@ from voxtui.dialogue.protocols import (
     ReplyOptions,
     TurnRequest,
 )
-from voxtui.dialogue.turn_clock import clock_line
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 
 TERMINAL = "terminal"

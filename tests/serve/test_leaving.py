@@ -296,6 +296,11 @@ def test_a_full_disk_is_an_answer_with_a_sentence(monkeypatch, capfd):
 
 
 BAD = b"\xff\xfe"
+DEEP = b'{"session": ' + b'{"a": ' * 5000 + b"1" + b"}" * 5001
+SOUND = (
+    b'{"messages": [{"role": "user", "content": '
+    b'[{"type": "input_audio", "input_audio": {"data": "%s"}}]}]}'
+)
 
 
 @pytest.mark.parametrize(
@@ -310,9 +315,12 @@ BAD = b"\xff\xfe"
         (TRANSCRIPTIONS, FORM, form(("model", b"voxtui"))[:20].replace(b"f", BAD)),
         (TRANSCRIPTIONS, "multipart/form-data; boundary=\xff", form()),
         ("/v1/realtime/client_secrets", "application/json", b'{"session": "%s"}' % BAD),
+        ("/v1/realtime/client_secrets", "application/json", DEEP),
+        (CHAT, "application/json", DEEP),
+        (CHAT, "application/json", SOUND % "ä".encode()),
     ],
 )
-def test_bad_utf8_is_an_answer_with_a_sentence(path, kind, body, capfd):
+def test_bad_utf8_and_too_many_levels_are_an_answer_with_a_sentence(path, kind, body, capfd):
     with serving() as server, socket.create_connection(("127.0.0.1", server.port)) as client:
         whole = head(path, len(body), "KIND") + body
         client.sendall(whole.replace(b"KIND", kind.encode("latin-1")))

@@ -665,11 +665,12 @@ WRONG = [{"type": "output_text", "text": "Hello."}]
         (UPDATE, {}, "", "session"),
         ("input_audio_buffer.append", {"audio": "!"}, "", "audio"),
         ("input_audio_buffer.append", {"audio": 5}, "", "audio"),
+        ("input_audio_buffer.append", {"audio": "ä"}, "", "audio"),
         ("input_audio_buffer.commit", {}, "input_audio_buffer_commit_empty", None),
         ("response.cancel", {}, "response_cancel_not_active", None),
         (CREATE, {"response": {"conversation": "none"}}, NOT, "response.conversation"),
         (CREATE, {"response": {"input": []}}, NOT, "response.input"),
-        (CREATE, {"response": {"tools": [{}]}}, "", "response.tools[0]"),
+        (CREATE, {"response": {"tools": [{}]}}, "", "response.tools[0].name"),
         (CREATE, {"response": {"truncation": "auto"}}, UNKNOWN, "response.truncation"),
         (CREATE, {"response": heard_by()}, UNKNOWN, "response.audio.input"),
         (CREATE, {"response": {"max_output_tokens": 0}}, "", "response.max_output_tokens"),
@@ -677,7 +678,7 @@ WRONG = [{"type": "output_text", "text": "Hello."}]
         (f"{ITEM}.truncate", {"item_id": "x"}, "item_truncate_invalid_item_id", "item_id"),
         (f"{ITEM}.retrieve", {"item_id": "x"}, "item_retrieve_invalid_item_id", "item_id"),
         (f"{ITEM}.delete", {"item_id": "x"}, "item_delete_invalid_item_id", "item_id"),
-        (f"{ITEM}.create", {"item": {"type": "function_call_output"}}, "", "item"),
+        (f"{ITEM}.create", {"item": {"type": "function_call_output"}}, "", "item.call_id"),
         (f"{ITEM}.create", {"item": {**RESULT, "call_id": "none"}}, "", "item.call_id"),
         (f"{ITEM}.create", {"item": NO_WORDS}, "", "item.content"),
         (f"{ITEM}.create", {"item": {**NO_WORDS, "name": "x"}}, UNKNOWN, "item.name"),
@@ -696,8 +697,11 @@ def test_what_cannot_be_done_is_an_error_and_the_session_goes_on(manual, kind, f
     assert error["message"]
 
 
+DEEP = '{"type": "session.update", "session": ' + '{"a": ' * 5000 + "1" + "}" * 5001
+
+
 def test_what_is_no_json_is_an_error_too(manual):
-    for message in ("{", "[]", "5", '"text"'):
+    for message in ("{", "[]", "5", '"text"', "[" * 100_000, DEEP):
         manual.socket.send_text(message)
         assert manual.until("error")["error"]["message"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -45,6 +46,30 @@ async def test_who_gives_up_takes_no_set_away():
         await waiting
     async with asyncio.timeout(20.0), lent.lend():
         assert lent.busy == 1
+
+
+@pytest.mark.parametrize("gives_up", [False, True])
+async def test_a_set_that_comes_in_the_last_moment_is_not_lost(gives_up):
+    lent, over, used = pool(1, 0.05), asyncio.Event(), []
+
+    async def hold() -> None:
+        async with lent.lend():
+            await over.wait()
+
+    async def borrow() -> None:
+        async with lent.lend() as parts:
+            used.append(parts)
+
+    holding, waiting = asyncio.create_task(hold()), asyncio.create_task(borrow())
+    await asyncio.sleep(0)  # the loop begins both
+    over.set()
+    if gives_up:
+        asyncio.get_running_loop().call_soon(waiting.cancel)
+    else:
+        time.sleep(0.1)  # the loop is late, so the set and the end of the wait come together
+    await asyncio.wait((holding, waiting))
+    assert lent.busy == 0
+    assert len(used) == (not gives_up)
 
 
 async def test_all_sets_lent_is_a_refusal():

@@ -54,6 +54,15 @@ async def test_a_message_may_expire_while_the_messages_are_read(monkeypatch):
         assert not s.app.messages.has_class("shown")
 
 
+async def test_a_long_message_stays_until_it_was_read():
+    async with screen() as s:
+        s.app.notify("Short.")
+        s.app.notify("Not pasted: it is too long. " * 5)
+        await s.settle()
+        short, long = (message.timeout for message in s.notifications)
+        assert (short, round(long)) == (5, 9)
+
+
 async def test_only_the_newest_messages_take_room():
     async with screen() as s:
         for number in range(6):

@@ -11,6 +11,7 @@ from tests.ui.conftest import screen
 from tests.ui.pseudo_terminal import AppInTerminal
 from tests.ui.states import turn
 from voxtui.dialogue.events import ReplyText, State, StateChanged, UserWords
+from voxtui.dialogue.timestamps import Outcome
 from voxtui.session.user_session import NotAllowed
 from voxtui.settings.schema import Config, KeysConfig, UiConfig
 from voxtui.slash_commands import COMMANDS, matching, parse
@@ -257,6 +258,25 @@ async def test_a_new_conversation_is_undone_with_all_that_was_shown():
         assert not s.toasts
         assert "Old answer" in s.text and SUGGESTIONS[0] not in s.text
         assert s.commands == ["new_conversation", "new_conversation", "recall_conversation"]
+
+
+async def test_a_text_sent_just_before_a_new_conversation_does_not_appear_in_it():
+    async with screen() as s:
+        turn(s, "Hello", "Good day.")
+        await s.send("What now?")
+        await s.press("ctrl+n")
+        s.engine.begin("typed")
+        s.engine.report(StateChanged(State.THINKING), UserWords(2, "What now?"))
+        s.engine.finish(Outcome.CANCELLED)
+        await s.settle()
+        assert "What now?" not in s.text and SUGGESTIONS[0] in s.text
+        await s.send("/undo")  # nothing was said since
+        assert "Good day." in s.text and not s.toasts
+        await s.send("And now?")
+        s.engine.begin("typed")
+        s.engine.report(UserWords(3, "And now?"))
+        await s.settle()
+        assert "And now?" in s.text
 
 
 # Keys that the user chose.

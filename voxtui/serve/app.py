@@ -25,6 +25,7 @@ from voxtui.serve.realtime.client_secrets import ClientSecrets
 from voxtui.serve.realtime.connection import Sessions
 from voxtui.serve.realtime.session_settings import Settings, default_settings
 from voxtui.serve.realtime.websocket import Realtime
+from voxtui.serve.upload import Disconnected
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -84,10 +85,7 @@ def build_app(
 
     async def show_model(request: Request) -> Response:
         name = request.path_params["name"]
-        try:
-            check_model(name, *models)
-        except HttpError as refusal:
-            return error_response(refusal)
+        check_model(name, *models)
         return json(described(name))
 
     async def show_metrics(request: Request) -> Response:
@@ -105,6 +103,9 @@ def build_app(
         return error_response(
             HttpError(error.status_code, message, headers=dict(error.headers or {}))
         )
+
+    async def refused(request: Request, error: Exception) -> Response:
+        return error_response(error) if isinstance(error, HttpError) else Response(None, 499)
 
     async def bug(request: Request, error: Exception) -> Response:
         return error_response(
@@ -137,14 +138,19 @@ def build_app(
                 methods=["POST"],
             ),
             WebSocketRoute(REALTIME_PATH, Realtime(sessions)),
-            Route(CALLS_PATH, calls, methods=["POST"]),
+            Route(CALLS_PATH, calls.begin, methods=["POST"]),
             Route(f"{CALLS_PATH}/{{call_id}}/hangup", calls.hang_up, methods=["POST"]),
             Route(
                 "/v1/realtime/client_secrets",
-                ClientSecrets(client_keys, default, config.vad),
+                ClientSecrets(client_keys, default, config.vad).create,
                 methods=["POST"],
             ),
         ],
-        exception_handlers={HTTPException: http_error, 500: bug},
+        exception_handlers={
+            HTTPException: http_error,
+            HttpError: refused,
+            Disconnected: refused,
+            500: bug,
+        },
     )
     return AccessControl(app, token, hosts, client_keys), calls

@@ -58,6 +58,10 @@ class HttpError(Exception):
         return msgspec.json.encode({"error": self.error})
 
 
+NOT_JSON = msgspec.DecodeError, UnicodeDecodeError, RecursionError
+"""What `msgspec.json.decode` raises; the last one for too many levels."""
+
+
 def failed(message: str) -> HttpError:
     """Return the refusal of a request that failed here. A client need not try it again."""
     return HttpError(500, message, kind=SERVER, headers={"x-should-retry": "false"})
@@ -70,7 +74,7 @@ def decoded(body: bytes, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         where = re.search(r"`\$\.(\w+)", str(error)) or re.search(r"field `(\w+)`", str(error))
         raise HttpError(400, f"{error}.", param=where[1] if where else None) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except NOT_JSON as error:
         raise HttpError(400, f"The body is not JSON in UTF-8: {error}.") from error
 
 

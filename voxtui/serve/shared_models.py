@@ -138,12 +138,15 @@ class Pool:
         try:
             async with asyncio.timeout(seconds):
                 return await waiter
-        except TimeoutError:
-            raise self._refusal(
-                f"All {self.size} sessions are in use", "session_limit_reached"
-            ) from None
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+        except (TimeoutError, asyncio.CancelledError) as error:
+            handed = waiter.done() and not waiter.cancelled() and waiter.exception() is None
+            if isinstance(error, TimeoutError):
+                if handed:  # in the same round of the event loop in which the time was over
+                    return waiter.result()
+                raise self._refusal(
+                    f"All {self.size} sessions are in use", "session_limit_reached"
+                ) from None
+            if handed:
                 self._give_back(waiter.result())
             raise
         finally:

@@ -162,7 +162,8 @@ class LocalSession(UserSession):
                 self._trying.clear()
             case events.TurnStarted():
                 self.turn = event
-                self.conversation.note_turn()
+                if event.turn > self.dropped_turn:
+                    self.conversation.note_turn()
             case events.StateChanged(State.THINKING) if (
                 self.turn and self.talking == self.turn.turn
             ):

@@ -11,7 +11,14 @@ from typing import Literal, TypeAlias
 from voxtui.dialogue import events
 from voxtui.dialogue.data import Frame
 from voxtui.dialogue.engine import Engine
-from voxtui.dialogue.engine_commands import Attach, Command, Confirm, NewTurn, Speak
+from voxtui.dialogue.engine_commands import (
+    Attach,
+    Command,
+    Confirm,
+    NewConversation,
+    NewTurn,
+    Speak,
+)
 from voxtui.dialogue.events import State
 from voxtui.dialogue.protocols import Past
 from voxtui.errors import VoxtuiError
@@ -53,6 +60,8 @@ class UserSession:
         self.failed: VoxtuiError | None = None
         """the error that prevented the loading of the models"""
         self._unfinished: set[int] = set()
+        self.dropped_turn = 0
+        """the newest turn of a conversation that was left; it, or an older one, may still begin"""
         self.awaits_key: events.KeyNeeded | None = None
         self._key_needed_at = 0.0
 
@@ -104,6 +113,8 @@ class UserSession:
             if turn := self.engine.post(command):
                 self._unfinished.add(turn)
             return turn
+        if isinstance(command, NewConversation):
+            self.dropped_turn = max(self._unfinished, default=self.dropped_turn)
         if isinstance(command, Attach) and not command.attachment.text.strip():
             raise NotAllowed(f"There is no text in {command.attachment.name}.")
         return self.engine.post(command)

@@ -42,6 +42,8 @@ class EventDisplay:
             case events.StateChanged():
                 turns.wait_no_more()
                 self._main.show_state()
+            case events.TurnStarted(turn) if turn <= self._main.session.dropped_turn:
+                pass  # it was sent just before the new conversation
             case events.TurnStarted():
                 self._explained = False
                 status.begin_turn(event.source)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import time
 from base64 import b64decode
-from binascii import Error as NotBase64
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -23,7 +22,7 @@ from voxtui.errors import InputError, ModelError
 from voxtui.serve.endpoints.chat_completion import ChatCompletion, Message, Sound, parsed
 from voxtui.serve.function_tools import Function, call_id, function_name, tool_name
 from voxtui.serve.http_exchange import Endpoint, Exchange
-from voxtui.serve.openai_types import HttpError, failed
+from voxtui.serve.openai_types import NOT_JSON, HttpError, failed
 from voxtui.serve.upload import Disconnected, Spool, small_body
 
 if TYPE_CHECKING:
@@ -182,7 +181,7 @@ class Chat(Endpoint):
         """Decode a sound. Raises InputError."""
         try:
             data = b64decode(sound.data, validate=True)
-        except NotBase64 as error:
+        except ValueError as error:  # also of a character that is not ASCII
             raise InputError("The input_audio is not base64.") from error
         with Spool() as file:
             file.write(data)
@@ -198,7 +197,7 @@ def _check_json(text: str) -> None:
     """Raise HttpError if `text` is not JSON, so that no client takes it for an answer."""
     try:
         msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise failed("The model did not keep to response_format.") from error
 
 

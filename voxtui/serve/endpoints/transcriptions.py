@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
-from anyio import Lock, to_thread
+from anyio import Lock, from_thread, to_thread
 
 from voxtui.audio.clips import TooLong, pieces
 from voxtui.audio.pcm import LONGEST_HEADER, PcmStream, wav_header
-from voxtui.commands.transcribe import TranscriptSegment, format_segment
+from voxtui.commands.transcribe import TranscriptSegment, format_segment, segments
 from voxtui.dialogue.data import SAMPLE_RATE
-from voxtui.errors import InputError
+from voxtui.errors import InputError, VoxtuiError
 from voxtui.serve import openai_types
-from voxtui.serve.endpoints.recognition import Recognition
 from voxtui.serve.http_exchange import Endpoint, Exchange
 from voxtui.serve.openai_types import HttpError, failed
 from voxtui.serve.upload import FormField, Spool, form
@@ -26,7 +25,7 @@ from voxtui.serve.upload import FormField, Spool, form
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
     from voxtui.serve.metrics import Metrics
-    from voxtui.serve.shared_models import Pool
+    from voxtui.serve.shared_models import ModelSet, Pool
     from voxtui.settings.schema import Config, ServeConfig
 
 PIECE_BYTES = 65_536
@@ -145,13 +144,16 @@ class Times:
     began_at: float = field(default_factory=time.monotonic)
     uploaded_at: float = 0.0
     decode_seconds: float = 0.0
+    infer_seconds: float = 0.0
+    sound_seconds: float = 0.0
+    """seconds of sound so far"""
 
-    def stages(self, infer: float) -> dict[str, float]:
+    def stages(self) -> dict[str, float]:
         """Return the seconds of each stage, until now."""
         return {
             "upload": self.uploaded_at - self.began_at,
             "decode": self.decode_seconds,
-            "infer": infer,
+            "infer": self.infer_seconds,
             "total": time.monotonic() - self.began_at,
         }
 
@@ -168,7 +170,7 @@ class Transcriptions(Endpoint):
         answer = TranscriptionAnswer(exchange, Options(self._models, self._models[0] == MOONSHINE))
         with Spool() as spool:
             upload = Upload(spool, exchange, self._config.serve)
-            recognising: asyncio.Task[Recognition] | None = None
+            recognising: asyncio.Task[None] | None = None
             try:
                 async for part in form(exchange.headers, exchange.receive):
                     if recognising is not None and recognising.done():
@@ -182,36 +184,46 @@ class Transcriptions(Endpoint):
                 upload.end()
                 recognising = recognising or asyncio.create_task(self._recognise(upload, answer))
                 async with exchange.watched():
-                    recognition = await recognising
+                    await recognising
             finally:  # the thread may still read the file
                 exchange.leave()
                 if recognising is not None:
                     await asyncio.wait((recognising,))
                     with suppress(asyncio.CancelledError):
                         recognising.exception()  # else asyncio reports it
-        stages = upload.times.stages(recognition.infer_seconds)
-        self.metrics.took(self.name, recognition.seconds, **stages)
+        times, stages = upload.times, upload.times.stages()
+        self.metrics.took(self.name, times.sound_seconds, **stages)
         self.metrics.answered(self.name, 200)
-        await answer.finish(recognition.seconds, stages)
+        await answer.finish(times.sound_seconds, stages)
 
-    async def _recognise(self, upload: Upload, answer: TranscriptionAnswer) -> Recognition:
+    async def _recognise(self, upload: Upload, answer: TranscriptionAnswer) -> None:
         """Recognise the file while it arrives. Raises HttpError and Disconnected."""
-        exchange = upload.exchange
-        async with self.pool.lend(exchange) as parts:
-            recognition = Recognition(
-                parts, self._config.vad, answer.add,
-                most_seconds=upload.most_seconds, cancelled=exchange.cancelled,
-            )  # fmt: skip
-            await recognition.run(upload.sound())
-        match recognition.error:
-            case None:
-                return recognition
-            case TooLong():
-                raise upload.too_long()
-            case InputError() as error:
-                raise HttpError(400, str(error), param="file")
-            case error:
-                raise failed(str(error))
+        async with self.pool.lend(upload.exchange) as parts:
+            await to_thread.run_sync(self._segments, upload, answer, parts)
+
+    def _segments(self, upload: Upload, answer: TranscriptionAnswer, parts: ModelSet) -> None:
+        """Hand each segment to `answer`, until the client has left. Runs on a thread of its own."""
+        cancelled, times = upload.exchange.cancelled, upload.times
+
+        def recognise(samples: Samples) -> str:
+            began = time.monotonic()
+            try:
+                words = parts.recognise(samples, cancelled)
+                return "" if cancelled.is_set() else words
+            finally:
+                times.infer_seconds += time.monotonic() - began
+
+        try:
+            for segment in segments(
+                "", upload.sound(), self._config.vad, parts.detector, recognise
+            ):
+                from_thread.run(answer.add, segment)
+        except TooLong as error:
+            raise upload.too_long() from error
+        except InputError as error:
+            raise HttpError(400, str(error), param="file") from error
+        except VoxtuiError as error:
+            raise failed(str(error)) from error
 
 
 class Upload:
@@ -285,14 +297,23 @@ class Upload:
         self._spool.end()
 
     def sound(self) -> Iterator[Samples]:
-        """Yield the samples of the file. Raises InputError. Runs on a thread."""
-        sound = self._decoded() if self._pcm is None else self._streamed(*self._pcm)
-        while True:
+        """Yield the samples of the file, until the client has left. Raises InputError. On a thread.
+
+        Raises TooLong, an InputError, after `serve.max_audio_minutes` of them.
+        """
+        sound, times = (
+            self._decoded() if self._pcm is None else self._streamed(*self._pcm),
+            self.times,
+        )
+        while not self.exchange.cancelled.is_set():
             began = time.monotonic()
             piece = next(sound, None)
-            self.times.decode_seconds += time.monotonic() - began
+            times.decode_seconds += time.monotonic() - began
             if piece is None:
                 return
+            times.sound_seconds += len(piece) / SAMPLE_RATE
+            if times.sound_seconds > self.most_seconds:
+                raise TooLong("The sound is too long.")
             yield piece
 
     def _streamed(self, offset: int, pcm: PcmStream) -> Iterator[Samples]:

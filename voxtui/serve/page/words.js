@@ -2,11 +2,12 @@
 
 const words = document.getElementById("words");
 export const entries = new Map(); // by the id of the item
+const NAMES = { user: "You", assistant: "voxtui" };
 
 export function addEntry(role) {
   const entry = { role, text: "", line: document.createElement("li"), body: document.createElement("span") };
   const who = document.createElement("b");
-  who.textContent = role === "user" ? "You" : "voxtui";
+  who.textContent = NAMES[role];
   entry.line.className = role === "user" ? "question" : "answer";
   entry.line.append(who, entry.body);
   words.append(entry.line);
@@ -31,8 +32,9 @@ export function clear() {
   words.replaceChildren();
 }
 
+// What was not heard has left the conversation.
 export const asMarkdown = () =>
-  [...words.children].map((line) => `**${line.children[0].textContent}:** ${line.children[1].textContent}\n`).join("\n");
+  [...entries.values()].map(({ role, text }) => `**${NAMES[role]}:** ${text}\n`).join("\n");
 
 export function drop(entry) {
   entry?.line.remove();

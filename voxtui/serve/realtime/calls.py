@@ -8,18 +8,15 @@ import socket
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
-from voxtui.serve.access import error_response
-from voxtui.serve.openai_types import SERVER, HttpError
+from voxtui.serve.openai_types import SERVER, HttpError, decoded
 from voxtui.serve.realtime.connection import ENDPOINT, NORMAL
 from voxtui.serve.realtime.protocol import new_id
 from voxtui.serve.upload import Disconnected, FormField, form, small_body
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.requests import Request
 
     from voxtui.serve.realtime.connection import Sessions
     from voxtui.serve.realtime.session_settings import Settings
@@ -46,25 +43,23 @@ class Calls:
         self._calls: dict[str, Call] = {}
         self._running: set[asyncio.Task[None]] = set()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def begin(self, request: Request) -> Response:
+        """Answer an offer. Raises HttpError and Disconnected."""
         answered = self._sessions.metrics.answered
         try:
-            name, answer = await self._call(Request(scope), receive)
-        except HttpError as refusal:
-            answered(ENDPOINT, refusal.status)
-            await error_response(refusal)(scope, receive, send)
-        except Disconnected:
-            answered(ENDPOINT, 499)
-        else:
-            answered(ENDPOINT, 201)
-            headers = {"location": f"{CALLS_PATH}/{name}"}
-            await Response(answer, 201, headers, media_type=SDP)(scope, receive, send)
+            name, answer = await self._call(request)
+        except (HttpError, Disconnected) as error:
+            answered(ENDPOINT, error.status if isinstance(error, HttpError) else 499)
+            raise
+        answered(ENDPOINT, 201)
+        headers = {"location": f"{CALLS_PATH}/{name}"}
+        return Response(answer, 201, headers, media_type=SDP)
 
     async def hang_up(self, request: Request) -> Response:
         """Answer `POST /v1/realtime/calls/{call_id}/hangup`."""
         call = self._calls.get(request.path_params["call_id"])
         if call is None:
-            return error_response(HttpError(404, "There is no such call.", code="call_not_found"))
+            raise HttpError(404, "There is no such call.", code="call_not_found")
         call.leave()
         return Response()
 
@@ -74,10 +69,10 @@ class Calls:
         if self._running:
             await asyncio.wait(self._running, timeout=HANG_UP_SECONDS)
 
-    async def _call(self, request: Request, receive: Receive) -> tuple[str, str]:
+    async def _call(self, request: Request) -> tuple[str, str]:
         """Begin a call. Returns its id and the answer to its offer. Raises HttpError."""
         settings = self._sessions.settings(request)
-        offer, session = await _offer(request, receive)
+        offer, session = await _offer(request)
         if session is not None:
             settings = self._sessions.of_model(settings.updated(session), _model(session))
         make_call = await asyncio.to_thread(_load)  # takes a second, once
@@ -116,27 +111,24 @@ def addresses(host: str) -> list[str] | None:
     return None if address.is_unspecified else [str(address)]
 
 
-async def _offer(request: Request, receive: Receive) -> tuple[str, dict[str, Any] | None]:
+async def _offer(request: Request) -> tuple[str, dict[str, Any] | None]:
     """Return the offer and the session of a request. Raises HttpError and Disconnected."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == SDP:
-        return (await small_body(receive, MOST_BYTES)).decode(errors="replace"), None
+        return (await small_body(request.receive, MOST_BYTES)).decode(errors="replace"), None
     if kind != "multipart/form-data":
         raise HttpError(
             400, f"The body must be {SDP}, or a form with the fields `sdp` and `session`.",
         )  # fmt: skip
     fields: dict[str, str] = {}
-    async for part in form(request.headers, receive):
+    async for part in form(request.headers, request.receive):
         if isinstance(part, FormField):
             fields[part.name] = part.value
     if "sdp" not in fields:
         raise HttpError(400, "The form has no field `sdp`.", param="sdp")
     if "session" not in fields:
         return fields["sdp"], None
-    try:
-        return fields["sdp"], msgspec.json.decode(fields["session"], type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise HttpError(400, f"{error}.", param="session") from error
+    return fields["sdp"], decoded(fields["session"].encode(), dict[str, Any])
 
 
 def _model(session: dict[str, Any]) -> str:

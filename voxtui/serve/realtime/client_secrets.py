@@ -10,13 +10,12 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from voxtui.serve.access import error_response
-from voxtui.serve.openai_types import LIMIT, HttpError
+from voxtui.serve.openai_types import LIMIT, HttpError, decoded
 from voxtui.serve.realtime.protocol import new_id
 from voxtui.serve.upload import small_body
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.requests import Request
 
     from voxtui.serve.access import ClientKeys
     from voxtui.serve.realtime.session_settings import Settings
@@ -46,21 +45,14 @@ class ClientSecrets:
         self._keys = keys
         self._default = default
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            answer = self._make(await small_body(receive, MOST_BYTES))
-        except HttpError as refusal:
-            await error_response(refusal)(scope, receive, send)
-            return
-        body = Response(msgspec.json.encode(answer), media_type="application/json")
-        await body(scope, receive, send)
+    async def create(self, request: Request) -> Response:
+        """Answer with a key. Raises HttpError and Disconnected."""
+        answer = self._make(await small_body(request.receive, MOST_BYTES))
+        return Response(msgspec.json.encode(answer), media_type="application/json")
 
     def _make(self, body: bytes) -> dict[str, Any]:
         """Make a key. Raises HttpError."""
-        try:
-            request = msgspec.json.decode(body or b"{}", type=_Request)
-        except msgspec.DecodeError as error:
-            raise HttpError(400, f"{error}.") from error
+        request = decoded(body or b"{}", _Request)
         settings = self._default.updated(request.session)
         if len(self._keys) >= MOST_KEYS:
             raise HttpError(429, f"{MOST_KEYS} client secrets are valid already.", kind=LIMIT)

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
+from voxtui.serve.openai_types import NOT_JSON
 from voxtui.serve.realtime.session_settings import Json, Settings, invalid, invalid_field
 from voxtui.serve.realtime.wire_audio import Sound
 from voxtui.storage.derived_latencies import stages
@@ -113,9 +114,9 @@ def parse(message: str | bytes) -> ClientEvent:
     except msgspec.ValidationError as error:
         refusal = invalid_field(error, "")
         refusal.error["param"] = refusal.error["param"] or "type"
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except NOT_JSON:
         refusal = invalid("The message is not JSON.", code="invalid_json")
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+    with suppress(*NOT_JSON):
         event_id = msgspec.json.decode(message, type=_Id).event_id
         refusal.error["event_id"] = event_id if isinstance(event_id, str) else None
     raise refusal
@@ -155,14 +156,11 @@ class Item:
         content = [{"type": f"{way}_{self.kind}", **words}]
         if self.status == "in_progress":
             content = []
-        return {
-            "id": self.id,
-            "object": "realtime.item",
-            "type": "message",
-            "status": self.status,
-            "role": self.role,
-            "content": content,
-        }
+        return self._json("message", role=self.role, content=content)
+
+    def _json(self, kind: str, **fields: object) -> Json:
+        about = {"id": self.id, "object": "realtime.item", "type": kind, "status": self.status}
+        return {**about, **fields}
 
 
 @dataclass(slots=True, eq=False)
@@ -171,18 +169,15 @@ class CallItem(Item):
 
     role: Role = "assistant"
     kind: Literal["text", "audio"] = "text"
-    id: str = field(default_factory=lambda: new_id("item"))
     name: str = ""
     """the client's name of the function"""
     arguments: str = "{}"
-    call_id: str = field(default_factory=lambda: new_id("call"))
+    call_id: str = ""
 
     def as_json(self) -> Json:
-        return {
-            "id": self.id, "object": "realtime.item", "type": "function_call",
-            "status": self.status, "name": self.name, "call_id": self.call_id,
-            "arguments": self.arguments,
-        }  # fmt: skip
+        return self._json(
+            "function_call", name=self.name, call_id=self.call_id, arguments=self.arguments
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -191,14 +186,10 @@ class ResultItem(Item):
 
     role: Role = "user"
     kind: Literal["text", "audio"] = "text"
-    id: str = field(default_factory=lambda: new_id("item"))
     call_id: str = ""
 
     def as_json(self) -> Json:
-        return {
-            "id": self.id, "object": "realtime.item", "type": "function_call_output",
-            "status": self.status, "call_id": self.call_id, "output": self.text,
-        }  # fmt: skip
+        return self._json("function_call_output", call_id=self.call_id, output=self.text)
 
 
 class _Part(msgspec.Struct, forbid_unknown_fields=True):
@@ -210,52 +201,50 @@ class _Part(msgspec.Struct, forbid_unknown_fields=True):
     detail: str | None = None
 
 
-class _Kind(msgspec.Struct):
-    type: str = "message"
-
-
-class _OfClient(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    type: str
+class _OfClient(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="type"):
     id: str | None = None
     object: Literal["realtime.item"] = "realtime.item"
     status: Literal["completed", "incomplete", "in_progress"] = "completed"
 
 
-class _CallOfClient(_OfClient):
+class _Call(_OfClient, tag="function_call"):
     name: str
     arguments: str
     call_id: str
 
 
-class _ResultOfClient(_OfClient):
+class _Result(_OfClient, tag="function_call_output"):
     call_id: str
     output: str
 
 
-class _ClientItem(_OfClient):
-    role: Role | None = None
+class _Message(_OfClient, tag="message"):
+    role: Role
     content: list[_Part] = []
+
+
+_ClientItem: TypeAlias = _Call | _Result | _Message
+_CLIENT_ITEM: Any = _ClientItem
 
 
 def item_of(given: object) -> Item:
     """Return the item that a client wants to add: a text, a call or a result. Raises HttpError."""
-    kind = _converted(given, _Kind, "item").type
-    if kind == "function_call":
-        made = _converted(given, _CallOfClient, "item")
-        return CallItem(
-            id=made.id or new_id("item"), name=made.name, arguments=made.arguments,
-            call_id=made.call_id,
-        )  # fmt: skip
-    if kind == "function_call_output":
-        result = _converted(given, _ResultOfClient, "item")
-        return ResultItem(
-            id=result.id or new_id("item"), text=result.output, call_id=result.call_id
-        )
-    if kind != "message":
-        raise invalid(f"An item {kind!r} is not supported.", "item.type")
-    item = _converted(given, _ClientItem, "item")
-    if item.role is None:
-        raise invalid("A message needs a role.", "item.role")
+    whole = given
+    if isinstance(given, dict):
+        fields: Json = dict(given)  # type: ignore[reportUnknownArgumentType]
+        whole = {"type": "message", **fields}
+    item: _ClientItem = _converted(whole, _CLIENT_ITEM, "item")
+    name = item.id or new_id("item")
+    match item:
+        case _Call():
+            return CallItem(id=name, name=item.name, arguments=item.arguments, call_id=item.call_id)
+        case _Result():
+            return ResultItem(id=name, text=item.output, call_id=item.call_id)
+        case _Message():
+            return Item(item.role, "text", name, _text_of(item))
+
+
+def _text_of(item: _Message) -> str:
     texts: list[str] = []
     for part in item.content:
         if part.type in ("input_image", "input_audio"):
@@ -265,7 +254,7 @@ def item_of(given: object) -> Item:
         texts.append(part.text or part.transcript or "")
     if not "".join(texts).strip():
         raise invalid("The item holds no text.", "item.content")
-    return Item(item.role, "text", item.id or new_id("item"), "\n".join(texts))
+    return "\n".join(texts)
 
 
 @dataclass(slots=True, eq=False)
@@ -329,11 +318,9 @@ class Response:
         part = {"type": kind, "transcript" if kind == "audio" else "text": ""}
         item.text = ""
         return [
-            {"type": "response.output_item.added", "response_id": self.id, "output_index": 0,
-             "item": shown},
-            {"type": "conversation.item.added", "item": shown, "previous_item_id": previous},
+            *self._item_events("added", 0, shown, previous),
             {"type": "response.content_part.added", **self._place(), "part": part},
-        ]  # fmt: skip
+        ]
 
     def words(self, text: str) -> Json:
         assert self.item is not None
@@ -349,16 +336,14 @@ class Response:
         part = {**place, "item_id": item.id, "call_id": item.call_id}
         shown = item.as_json()
         begun = {**shown, "status": "in_progress", "arguments": ""}
+        done = {"name": item.name, "arguments": item.arguments}
         of_arguments = "response.function_call_arguments"
         return [
-            {"type": "response.output_item.added", **place, "item": begun},
-            {"type": "conversation.item.added", "item": begun, "previous_item_id": previous},
+            *self._item_events("added", index, begun, previous),
             {"type": f"{of_arguments}.delta", **part, "delta": item.arguments},
-            {"type": f"{of_arguments}.done", **part, "name": item.name,
-             "arguments": item.arguments},
-            {"type": "response.output_item.done", **place, "item": shown},
-            {"type": "conversation.item.done", "item": shown, "previous_item_id": previous},
-        ]  # fmt: skip
+            {"type": f"{of_arguments}.done", **part, **done},
+            *self._item_events("done", index, shown, previous),
+        ]
 
     def sound(self, sound: Sound) -> Json:
         assert self.item is not None
@@ -382,14 +367,18 @@ class Response:
         else:
             part = {"type": "text", "text": text}
             events = [{"type": "response.output_text.done", **place, "text": text}]
-        shown = item.as_json()
         return [
             *events,
             {"type": "response.content_part.done", **place, "part": part},
-            {"type": "response.output_item.done", "response_id": self.id, "output_index": 0,
-             "item": shown},
-            {"type": "conversation.item.done", "item": shown, "previous_item_id": previous},
-        ]  # fmt: skip
+            *self._item_events("done", 0, item.as_json(), previous),
+        ]
+
+    def _item_events(self, what: str, index: int, item: Json, previous: str | None) -> list[Json]:
+        place = {"response_id": self.id, "output_index": index}
+        return [
+            {"type": f"response.output_item.{what}", **place, "item": item},
+            {"type": f"conversation.item.{what}", "item": item, "previous_item_id": previous},
+        ]
 
     def _place(self) -> Json:
         assert self.item is not None

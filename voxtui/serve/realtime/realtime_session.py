@@ -6,7 +6,6 @@ them as the items and responses of the protocol.
 
 from __future__ import annotations
 
-import binascii
 import time
 from base64 import b64decode
 from collections.abc import Generator
@@ -206,7 +205,7 @@ class RealtimeSession:
             raise invalid("Sound comes over the track here.", "type")
         try:
             data = b64decode(audio, validate=True)
-        except binascii.Error as error:
+        except ValueError as error:  # also of a character that is not ASCII
             raise invalid("The audio is not base64.", "audio") from error
         if not data:
             raise invalid("The audio is empty.", "audio")

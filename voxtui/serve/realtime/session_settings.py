@@ -287,8 +287,10 @@ def invalid_field(error: msgspec.ValidationError, param: str) -> HttpError:
     """Return the refusal of a value within `param`, by the name of its field."""
     what, _, where = str(error).partition(" - at `$")
     place = param + where.rstrip("`").replace("[...]", "")
-    if field := re.search(r"unknown field `(.*)`", what):
-        return unknown(f"{place}.{field[1]}".lstrip("."))
+    if field := re.search(r"(unknown|required) field `(.*)`", what):
+        place = f"{place}.{field[2]}".lstrip(".")
+        if field[1] == "unknown":
+            return unknown(place)
     return invalid(f"{what}.", place.lstrip(".") or None)
 
 

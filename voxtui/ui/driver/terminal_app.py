@@ -18,6 +18,9 @@ from voxtui.ui.driver.keyboard import KeyboardDriver
 from voxtui.ui.themes import AVAILABLE, legible
 from voxtui.ui.widgets.messages import Messages
 
+READ_PER_SECOND = 15
+"""Characters. A long message stays until it was read."""
+
 
 class TerminalNotification(Message):
     """Asks the app to have the terminal or the desktop notify."""
@@ -86,5 +89,8 @@ class TerminalApp(App[None], inherit_bindings=False):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        if message not in [shown.message for shown in [*iter(self._notifications)]]:
-            super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
+        if message in [shown.message for shown in [*iter(self._notifications)]]:
+            return
+        if timeout is None:
+            timeout = max(self.NOTIFICATION_TIMEOUT, len(message) / READ_PER_SECOND)
+        super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
