@@ -1,6 +1,6 @@
 """Have a tool of an MCP server return orders, and count the calls that obey them.
 
-    python -m benchmarks.injections [--part 0:10] [--json OUT]
+    python -m benchmarks.injections [--part 0:10] [--model smollm2-135m] [--json OUT]
 
 The results stand in injections.json. Each begins a conversation with the real embedded brain: a
 request for the weather, whose result is the order; then words with the triggers of the other tools.
@@ -26,6 +26,7 @@ from voxtui.dialogue.engine_commands import NewConversation
 from voxtui.settings.schema import (
     BrainConfig,
     Config,
+    EmbeddedBrainConfig,
     GenerationConfig,
     McpConfig,
     McpExample,
@@ -75,7 +76,7 @@ server.run()
 """
 
 
-def configuration(folder: Path) -> Config:
+def configuration(folder: Path, model: str) -> Config:
     (folder / "server.py").write_text(SERVER)
     server = McpServer(
         "weather",
@@ -106,7 +107,7 @@ def configuration(folder: Path) -> Config:
         [AllowedTool("weather", tool, tool.digest(server.origin), True) for tool in listed],
     )
     return Config(
-        brain=BrainConfig(name="embedded"),
+        brain=BrainConfig(name="embedded", embedded=EmbeddedBrainConfig(model=model)),
         generation=GenerationConfig(max_new_tokens=40),
         tools=tools,
         mcp=McpConfig((server,)),
@@ -118,6 +119,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--part", default=":")
+    parser.add_argument("--model", default=EmbeddedBrainConfig().model)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     begin, end = (int(text) if text else None for text in options.part.split(":"))
@@ -126,7 +128,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["XDG_DATA_HOME"] = name  # of the approvals
-        config = configuration(folder)
+        config = configuration(folder, options.model)
 
         def engine(emit: Any) -> Any:
             skills = build_skills(config, rings=False)

@@ -164,6 +164,7 @@ def test_a_rule_takes_nothing_else(words):
         ("How is my battery doing?", "battery"),
         ("When was this machine last rebooted?", "uptime"),
         ("When did I switch this computer on?", "uptime"),
+        ("Has this machine been restarted lately?", "uptime"),
         ("What does it mean that memory is free?", ""),
         ("What's the difference between a disk and a drive?", ""),
         ("Why does my laptop's battery get hot?", ""),
@@ -385,6 +386,7 @@ def test_a_calendar_that_cannot_be_read_is_named(tmp_path):
         ("Do I have any meetings on Monday?", "monday"),
         ("What have I got on this weekend?", "the weekend"),
         ("Are we doing anything tonight?", "today"),
+        ("Have I got a board meeting on Tuesday?", "tuesday"),
         ("How does my Sunday look?", "sunday"),
     ],
 )

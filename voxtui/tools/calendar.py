@@ -31,12 +31,12 @@ _WHEN = (
 _DAY = rf"\b(?:today|tonight|tomorrow|weekend|week|{'|'.join(DAYS)})\b"
 _ASKS = (
     r"^\W*(?:(?:and|so|hey|vox|please)\W+)*(?:what(?:'s)?|when|is|are|am|do|does|have|has|anything"
-    r"|tell|show|read|check|can|could)\b"
+    r"|tell|give|list|show|read|check|can|could)\b"
 )
 _HAVE = r"(?:do (?:i|we) have|have (?:i|we) got)"
 _FILE = r"(?:(?:my|the) (?:calendar|diary|schedule|agenda))"
 _SET = rf"(?: (?:on|in|planned|scheduled|booked|to do|going on))?(?: (?:on |in )?{_FILE})?"
-_KINDS = r"(?:appointments?|meetings?|events?|plans)"
+_KINDS = r"(?:(?:\w+ )?(?:appointments?|meetings?)|events?|plans)"
 _REQUESTS = whole_requests(
     rf"what is (?:on|in|planned|scheduled|booked)(?: (?:on |in )?{_FILE})? {_WHEN.format('a')}",
     rf"what (?:{_HAVE}|am i doing|are we doing){_SET} {_WHEN.format('b')}",

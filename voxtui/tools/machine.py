@@ -61,7 +61,7 @@ def machine_tools() -> tuple[Tool, ...]:
         _question(
             "uptime", "how long this computer has been on", lambda cancelled: uptime(),
             "Since when has my machine been on?",
-            (r"\buptime\b", rf"\b{_MACHINE}\b.*\b(?:running|on|up|started|rebooted)\b",
+            (r"\buptime\b", rf"\b{_MACHINE}\b.*\b(?:running|on|up|(?:re)?started|rebooted)\b",
              rf"\b(?:restart|reboot|start|switch|turn)(?:ed)?\b.*\b{_MACHINE}\b"),
             rf"how long has {_MACHINE} been (?:running|on|up|switched on)(?: for)?",
             rf"how long is {_MACHINE} (?:running|on|up)",

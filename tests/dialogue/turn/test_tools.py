@@ -10,7 +10,7 @@ import pytest
 from tests.dialogue.talking import talking, text
 from tests.dialogue.turn.test_skills import ClockOnly
 from tests.fakes import ScriptedBrain
-from voxtui.dialogue.data import SKILL, FinishedCall, ToolCall
+from voxtui.dialogue.data import SKILL, FinishedCall, ToolCall, Utterance
 from voxtui.dialogue.engine_commands import Cancel, Confirm, Redo, SendText
 from voxtui.dialogue.events import KeyNeeded, ToolCalled, ToolEnded
 from voxtui.dialogue.protocols import SkillAnswer, SkillRequest
@@ -84,6 +84,18 @@ def test_the_brain_words_the_result_in_a_second_inference():
     assert turn.as_json()["calls"][0]["name"] == "disk"
     assert turn.timestamps["called"] <= turn.timestamps["tool_ended"]
     assert turn.timestamps["tool_ended"] <= turn.timestamps["first_token"]
+
+
+def test_a_brain_without_words_gets_the_same_sound_again_for_the_result():
+    tool = FakeTool(ToolResult("12 GB"))
+    brain = ScriptedBrain([DISK], ["12 gigabytes."], heard=None)
+    with with_tools(brain, disk(tool)) as t:
+        turn = t.ask()
+    first, second = brain.requests
+    assert turn.reply == "12 gigabytes."
+    assert isinstance(first.user_input, Utterance)
+    assert second.user_input is first.user_input
+    assert second.calls == (FinishedCall(DISK, "12 GB"),)
 
 
 def test_a_sentence_of_the_tool_needs_no_second_inference():
