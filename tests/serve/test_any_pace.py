@@ -145,3 +145,17 @@ def test_detected_speech(pieces, gap_s, pace, detection, answers):
         assert len(client.of("input_audio_buffer.committed")) == 3
         assert len(client.of("response.created")) <= 3 * answers
         assert not client.of("error")
+
+
+def test_speech_that_was_sent_before_an_answer_was_requested_is_heard():
+    """The request may be taken before the engine has found the speech: then it is dropped."""
+    sound = speech(600, rate=RATE, pause_ms=1000)
+    listening = {"type": "server_vad", "create_response": False}
+    update = {"audio": {"input": {"turn_detection": listening, "transcription": {"model": "x"}}}}
+    for _ in range(5):
+        with connected(update) as client:
+            append(client, sound, [500], 0.0, 0)
+            client.send("response.create")
+            while not (client.of(WORDS_OF_ITEM) and client.of("response.done")):
+                client.next()
+            same(heard_by_brain(), sound, RATE)

@@ -282,6 +282,15 @@ def test_json_that_is_cut_off_says_so(client):
         ({"items": {"oneOf": [{}]}}, "oneOf"),
         ({"$ref": "https://example.com/schema"}, "none of its own"),
         ({"$ref": "#/$defs/none", "$defs": {"some": {}}}, "none of its own"),
+        ({"$ref": "#"}, "leads back to itself"),
+        ({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}, "leads back to itself"),
+        (
+            {
+                "properties": {"a": {"$ref": "#/$defs/a"}},
+                "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}},
+            },
+            "leads back to itself",
+        ),
         ({"type": "text"}, "text"),
         ({"minLength": 3, "maxLength": 2}, "larger"),
         ({**PERSON, "required": ["town"]}, "'town' is required"),

@@ -185,9 +185,12 @@ class Inbox:
     # On the engine's thread.
 
     def begin(self) -> TurnHandle | None:
-        """Create a turn that is taken at once; None: a newer one waits."""
+        """Create a turn that is taken at once; None: a newer one waits.
+
+        An answer to nothing new does not count: the speech came before its request.
+        """
         with self._posting:
-            if self.turn_waits:
+            if self.turn_waits and not self.newest.answer_requested:
                 return None
             self.taken = self._create()
             self.taken.detected = True

@@ -75,6 +75,8 @@ def check_schema(schema: dict[str, Any], param: str) -> None:
     for part in whole.parts():
         if reason := _impossible(part, whole.defs):
             raise _refusal(f"{param} is not supported: {reason}.")
+    if any(_is_circular(part, whole) for part in whole.parts()):
+        raise _refusal(f"{param} is not supported: a $ref leads back to itself.")
 
 
 def _depth(text: str) -> int:
@@ -99,6 +101,20 @@ def _impossible(schema: Schema, definitions: Container[str]) -> str:
         return f"{missing[0]!r} is required and no property"
     own = schema.ref in (None, "#") or str(schema.ref).removeprefix("#/$defs/") in definitions
     return "" if own else f"{schema.ref!r} is none of its own $defs"
+
+
+def _is_circular(schema: Schema, whole: Schema, seen: tuple[str, ...] = ()) -> bool:
+    """Return whether references lead back to themselves, with no value between them."""
+    if schema.ref is None:
+        choices = schema.any_of or ()
+        return bool(choices) and all(
+            isinstance(choice, Schema) and _is_circular(choice, whole, seen) for choice in choices
+        )
+    target = whole if schema.ref == "#" else whole.defs[schema.ref.removeprefix("#/$defs/")]
+    again = schema.ref in seen
+    return again or (
+        isinstance(target, Schema) and _is_circular(target, whole, (*seen, schema.ref))
+    )
 
 
 def _refusal(message: str) -> HttpError:
