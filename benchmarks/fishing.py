@@ -63,9 +63,10 @@ FORMER = {
 """Words of the examples that leaked at 8330cc1."""
 
 ORDINARY = re.compile(
-    r"a|about|am|an|and|any|anything|are|assistant|at|be|but|can|can't|cannot|did|do|does|don't|done"
-    r"|for|from|good|have|haven't|he|her|him|his|i|i'm|in|is|it|know|me|meet|my|no|not|of|on|only"
-    r"|please|she|so|sorry|talk|tell|that|the|they|this|to|today|told|what|when|where|who|with|you"
+    r"a|about|am|an|and|any|anything|are|around|assistant|at|be|but|can|can't|cannot|did|do|does"
+    r"|don't|done|for|from|good|have|haven't|he|help|her|him|his|i|i'm|in|is|it|know|me|meet|my|no"
+    r"|not|of|on|only|or|please|she|so|some|sorry|talk|tell|that|the|they|this|to|today|told|what"
+    r"|when|where|who|with|you"
     r"|was|you're|your"
 )
 """Words that an answer may share with any example."""
