@@ -1,10 +1,12 @@
 """Many people talk to one server for minutes, and some of their programs are killed.
 
-    python -m benchmarks.clients.crowd --seconds 600 --json benchmarks/clients/crowd.json
+    python -m benchmarks.clients.crowd --seconds 600 --json FILE
+    python -m benchmarks.clients.crowd --clients 40 --away 600 -- --brain embedded --sessions 4
 
-The parts of the server only wait. A client opens a session, talks for some turns, hangs up, and
-comes back. Every tenth one vanishes in the middle of a turn instead, and comes back a second later.
-The exit code is 1 if a session or a socket is left at the end, or if an answer is missing.
+Without options of `voxtui serve` the parts of the server only wait. A client opens a session,
+talks for some turns, hangs up, and comes back. Every tenth one vanishes in the middle of a turn or
+of an HTTP request instead, and comes back a second later. The exit code is 1 if a session, a
+socket, a process or a file is left, or if an answer is missing.
 """
 
 from __future__ import annotations
@@ -12,25 +14,33 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import random
 import sys
+import tempfile
 import time
 import urllib.request
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import numpy as np
 import psutil
 
 from benchmarks.serve.load import NUMBERS, spoken_second
-from benchmarks.serve.process import Server, started
+from benchmarks.serve.process import ON_LOOPBACK, Server, started
 from benchmarks.serve.realtime_client import RATE, Answer, Busy, Line, messages
+from voxtui.audio.clips import load_clip
+from voxtui.audio.resampling import resample
 from voxtui.bench.machine import machine
 from voxtui.bench.tables import number, spread_json
+from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.errors import RemoteError
 from voxtui.storage.derived_latencies import spread
+from voxtui.wiring import target_clips
 
 KILLED_EVERY = 10
 
@@ -42,6 +52,9 @@ PAUSE_SECONDS = 6.0
 
 KILLED_WITHIN_SECONDS = 2.0
 """after it has begun to speak: while it speaks, or while it is answered"""
+
+HTTP_SHARE = 0.5
+"""of those that are killed"""
 
 BACK_SECONDS = 1.0
 """A program that was killed is started again after so long."""
@@ -57,8 +70,14 @@ class Sample:
 
     second: float
     rss_mb: float
+    """of all its processes"""
+    processes: int
     threads: int
+    """of all its processes"""
+    files: int
+    """open files of all kinds, sockets included, of all its processes"""
     sockets: int
+    """connections of clients"""
     turns: int
     """answered so far"""
     load: float
@@ -81,78 +100,153 @@ def connections(process: psutil.Process) -> list[object]:
 
 
 def sample(process: psutil.Process, began: float, turns: int) -> Sample:
+    tree = [process, *process.children(recursive=True)]
     return Sample(
         round(time.monotonic() - began, 1),
-        round(process.memory_info().rss / 2**20, 1),
-        process.num_threads(),
+        round(sum(one.memory_info().rss for one in tree) / 2**20, 1),
+        len(tree),
+        sum(one.num_threads() for one in tree),
+        sum(one.num_fds() for one in tree),
         len(connections(process)),
         turns,
         round(os.getloadavg()[0], 1),
     )
 
 
-async def person(url: str, spoken: list[bytes], until: float, crowd: Crowd) -> None:
-    """Talk for some turns in each session, and open the next one at once."""
-    while time.monotonic() < until:
-        line = await opened(url, crowd)
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What each client says, and when it leaves for good."""
+
+    url: str
+    clip: np.ndarray
+    """the question, float32 at SAMPLE_RATE"""
+    spoken: list[bytes]
+    """the question as messages"""
+    until: float
+    away: float
+    """Most seconds from one visit to the next."""
+
+    async def back(self) -> bool:
+        """Wait for the next visit. Returns whether there is one."""
+        left = self.until - time.monotonic()
+        await asyncio.sleep(min(random.uniform(0.0, self.away), max(0.0, left)))
+        return time.monotonic() < self.until
+
+
+async def person(visit: Visit, crowd: Crowd) -> None:
+    """Talk for some turns in each session."""
+    while await visit.back():
+        if (line := await opened(visit, crowd)) is None:
+            return
         try:
             for _ in range(random.randint(1, MOST_TURNS)):
-                crowd.answers.append(await line.turn(spoken))
+                crowd.answers.append(await line.turn(visit.spoken))
                 await asyncio.sleep(random.uniform(0.0, PAUSE_SECONDS))  # a person thinks
-                if time.monotonic() >= until:
+                if time.monotonic() >= visit.until:
                     break
         except (RemoteError, TimeoutError) as error:
             crowd.failed.append(repr(error))
         line.close()
 
 
-async def victim(url: str, spoken: list[bytes], until: float, crowd: Crowd) -> None:
-    """Vanish in the middle of each session's turn, or after it."""
-    while time.monotonic() < until:
-        line = await opened(url, crowd)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(random.uniform(0.0, KILLED_WITHIN_SECONDS)):
-                crowd.answers.append(await line.turn(spoken))
-        line.abort()
+async def victim(visit: Visit, crowd: Crowd) -> None:
+    """Vanish in the middle of each session's turn or request, or after it."""
+    requests = http_requests(visit)
+    while time.monotonic() < visit.until:
+        within = random.uniform(0.0, KILLED_WITHIN_SECONDS)
+        if random.random() < HTTP_SHARE:
+            await killed_request(visit.url, random.choice(requests), within)
+        elif line := await opened(visit, crowd):
+            try:
+                async with asyncio.timeout(within):
+                    crowd.answers.append(await line.turn(visit.spoken))
+            except TimeoutError:
+                pass
+            except RemoteError as error:
+                crowd.failed.append(repr(error))
+            line.abort()
         crowd.killed += 1
-        await asyncio.sleep(BACK_SECONDS)  # a person starts the program again
+        await asyncio.sleep(BACK_SECONDS + random.uniform(0.0, visit.away / 20))
 
 
-async def opened(url: str, crowd: Crowd) -> Line:
-    while True:
+def http_requests(visit: Visit) -> list[bytes]:
+    """Return a transcription, a part of one, a streamed answer and a long speech."""
+    pcm = (visit.clip * 32767).astype("<i2").tobytes()
+    head = b"RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\x01\0\x01\0\x80>\0\0\0}\0\0\x02\0\x10\0data"
+    file = head + len(pcm).to_bytes(4, "little") + pcm
+    form = b'--x\r\nContent-Disposition: form-data; name="file"\r\n\r\n%s\r\n--x--\r\n' % file
+    said = {"role": "user", "content": "What is the capital of France?"}
+    transcription = _request("audio/transcriptions", form, "multipart/form-data; boundary=x")
+    return [
+        transcription,
+        transcription[: len(transcription) // 2],
+        _request("chat/completions", json.dumps({"messages": [said], "stream": True}).encode()),
+        _request("audio/speech", json.dumps({"input": "This is a sentence. " * 50}).encode()),
+    ]
+
+
+def _request(path: str, body: bytes, kind: str = "application/json") -> bytes:
+    lines = f"POST /v1/{path} HTTP/1.1", "Host: localhost", f"Content-Type: {kind}"
+    return "\r\n".join((*lines, f"Content-Length: {len(body)}", "", "")).encode() + body
+
+
+async def killed_request(url: str, request: bytes, within: float) -> None:
+    """Send a request, read its answer for `within` seconds, and vanish."""
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    writer.write(request)
+    with suppress(TimeoutError, OSError):
+        async with asyncio.timeout(within):
+            while await reader.read(65536):
+                pass
+    writer.transport.abort()
+
+
+async def opened(visit: Visit, crowd: Crowd) -> Line | None:
+    """Open a session, as soon as one is free; None: the end came before."""
+    while time.monotonic() < visit.until:
         try:
-            line = await Line.open(url)
+            line = await Line.open(visit.url)
         except Busy:
             crowd.refused += 1
-            await asyncio.sleep(1.0)  # as the server asks
+            await asyncio.sleep(random.uniform(1.0, 1.0 + visit.away / 10))  # as the server asks
         else:
             crowd.sessions += 1
             return line
+    return None
 
 
 async def talk(
-    server: Server, clients: int, until: float, crowd: Crowd, samples: list[Sample]
+    process: psutil.Process, clients: int, visit: Visit, crowd: Crowd, samples: list[Sample]
 ) -> None:
-    process, spoken = psutil.Process(server.pid), messages(spoken_second(RATE))
     began = time.monotonic()
     async with asyncio.TaskGroup() as group:
         for n in range(clients):
-            one = victim if n % KILLED_EVERY == 0 else person
-            group.create_task(one(server.url, spoken, until, crowd))
-        while time.monotonic() < until:
-            left = until - time.monotonic()
+            group.create_task((victim if n % KILLED_EVERY == 0 else person)(visit, crowd))
+        while time.monotonic() < visit.until:
+            left = visit.until - time.monotonic()
             await asyncio.sleep(min(SAMPLE_SECONDS, left))  # between two looks at the process
             samples.append(sample(process, began, len(crowd.answers)))
             print(samples[-1], file=sys.stderr, flush=True)
 
 
-def left_over(server: Server, clients: int) -> dict[str, int]:
-    """Return what remains once every client has gone. Waits for it up to ENDING_SECONDS."""
+def left_over(server: Server, folder: Path, files: int, before: Sample) -> dict[str, int]:
+    """Return what remains once every client has gone. Waits for it up to ENDING_SECONDS.
+
+    Before the first client `folder`, where the server puts its temporary files, held `files`, and
+    the server was as `before`.
+    """
     process, until = psutil.Process(server.pid), time.monotonic() + ENDING_SECONDS
     while True:
         with urllib.request.urlopen(server.url.replace("/v1", "/readyz")) as answer:
-            free = json.load(answer)["free"]
-        left = {"sessions": clients - free, "sockets": len(connections(process))}
+            ready = json.load(answer)
+        now = sample(process, 0.0, 0)
+        left = {
+            "sessions": ready["sessions"] - ready["free"],
+            "sockets": now.sockets,
+            "processes": now.processes - before.processes,
+            "files": len([*folder.iterdir()]) - files,
+        }
         if not any(left.values()) or time.monotonic() > until:
             return left
         time.sleep(0.2)  # the server closes its sessions in its own time
@@ -170,8 +264,9 @@ def report(found: dict[str, Any]) -> str:
         lines.append(f"{name:16} p50 {number(times.get('p50'))}  p95 {number(times.get('p95'))}")
     for one in [*samples[: -1 : max(1, len(samples) // 10)], samples[-1]]:
         lines.append(
-            f"{one['second']:6.0f} s: {one['rss_mb']:7.1f} MB, {one['threads']:4} threads, "
-            f"{one['sockets']:4} sockets, {one['turns']:6} turns, load {one['load']}"
+            f"{one['second']:6.0f} s: {one['rss_mb']:7.1f} MB, {one['processes']} processes, "
+            f"{one['threads']:4} threads, {one['files']:4} files, {one['sockets']:4} sockets, "
+            f"{one['turns']:6} turns, load {one['load']}"
         )
     return "\n".join([*lines, f"left: {found['left']}"])
 
@@ -179,17 +274,30 @@ def report(found: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--sets", type=int, help="sets of parts that only wait; a set for each")
     parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--away", type=float, default=0.0, help="most seconds between two visits")
     parser.add_argument("--json", type=Path, help="keep the numbers in this file")
+    parser.add_argument("serve", nargs="*", help="options of voxtui serve, after --")
     asked = parser.parse_args()
     random.seed(0)
     crowd, about = Crowd(), machine()
-    with started("benchmarks.serve.scripted_server", [str(asked.clients)]) as server:
-        process, began = psutil.Process(server.pid), time.monotonic()
-        samples = [sample(process, began, 0)]
-        asyncio.run(talk(server, asked.clients, began + asked.seconds, crowd, samples))
-        left = left_over(server, asked.clients)
-        samples.append(sample(process, began, len(crowd.answers)))
+    clip, module = spoken_second(SAMPLE_RATE), "benchmarks.serve.scripted_server"
+    options = [str(asked.sets or asked.clients)]
+    if asked.serve:
+        module, options = "voxtui", ["serve", *asked.serve, *ON_LOOPBACK]
+        clip = load_clip(target_clips()[0], math.inf).samples
+    spoken = messages(resample(clip, SAMPLE_RATE, RATE))
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TMPDIR"] = folder
+        with started(module, options) as server:
+            process, began = psutil.Process(server.pid), time.monotonic()
+            files = len([*Path(folder).iterdir()])
+            samples = [sample(process, began, 0)]
+            visit = Visit(server.url, clip, spoken, began + asked.seconds, asked.away)
+            asyncio.run(talk(process, asked.clients, visit, crowd, samples))
+            left = left_over(server, Path(folder), files, samples[0])
+            samples.append(sample(process, began, len(crowd.answers)))
     found: dict[str, Any] = {
         "machine": about,
         "clients": asked.clients,
@@ -207,7 +315,7 @@ def main() -> None:
     if asked.json is not None:
         asked.json.write_text(json.dumps(found, indent=1) + "\n")
     print(report(found))
-    sys.exit(bool(crowd.failed or left["sessions"] or left["sockets"]))
+    sys.exit(bool(crowd.failed or any(left.values())))
 
 
 if __name__ == "__main__":
