@@ -481,7 +481,7 @@ def test_a_home_that_cannot_be_written_to_prevents_nothing(voxtui, tmp_path):
     [
         ("models fetch voxtral", signal.SIGINT),
         (f"ask {QUESTION} --speak answer.wav", signal.SIGINT),
-        (f"ask {QUESTION} --speak answer.wav", signal.SIGTERM),
+        pytest.param(f"ask {QUESTION} --speak answer.wav", signal.SIGTERM, marks=pytest.mark.slow),
         pytest.param(f"ask {QUESTION} --speak answer.wav", signal.SIGHUP, marks=pytest.mark.slow),
     ],
 )

@@ -66,6 +66,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert not any("__pycache__" in name for name in names)
 
 
+@pytest.mark.slow
 def test_a_wheel_built_from_the_source_archive_is_the_same(wheel, tmp_path):
     archive = build("sdist", REPOSITORY, tmp_path / "sdist")
     with tarfile.open(archive) as packed:

@@ -109,10 +109,11 @@ GAPS = st.sampled_from([0.0, 0.05, 0.3])
 PACES = st.sampled_from([0, 0, 0, 30, 8])
 """times as fast as it was spoken; 0: as fast as the socket takes it"""
 
-few = settings(max_examples=25, deadline=None)
+many = settings(max_examples=60, deadline=None)
 
 
-@few
+@pytest.mark.slow
+@many
 @given(PIECES, GAPS, PACES)
 def test_push_to_talk(pieces, gap_s, pace):
     sound = speech(700, 300, rate=RATE, pause_ms=200)
@@ -130,7 +131,8 @@ def test_push_to_talk(pieces, gap_s, pace):
         same(heard_by_brain(), np.concatenate([sound, sound]), RATE)
 
 
-@few
+@pytest.mark.slow
+@many
 @given(PIECES, GAPS, PACES, st.sampled_from(["server_vad", "semantic_vad"]), st.booleans())
 @example([350, 350, 350], 2.0, 0, "server_vad", False)  # a gap 50 ms after speech has begun
 def test_detected_speech(pieces, gap_s, pace, detection, answers):

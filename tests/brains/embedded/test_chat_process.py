@@ -257,9 +257,8 @@ def test_the_process_stops_soon_after_the_request_is_unwanted(
     assert len(texts) < (1 if in_the_prompt else 20)
 
 
-@pytest.mark.parametrize(
-    "model", [SMALL, pytest.param("qwen2.5-coder-1.5b", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [SMALL, "qwen2.5-coder-1.5b"])
 def test_a_reply_that_is_paused_at_every_token_ends_as_one_that_is_not(model: str) -> None:
     sampling = small(temperature=0.0).generation.sampling()
     llama = Llama(1024, batch=3)  # equal digits

@@ -108,6 +108,7 @@ def test_another_token_leaves_the_plain_path(
     answers_plainly(tiny_voxtral, "Token ")
 
 
+@pytest.mark.slow
 def test_rounding_alone_is_no_difference(
     tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +129,7 @@ def test_rounding_alone_is_no_difference(
     assert len(flipped) == 4
 
 
+@pytest.mark.slow
 def test_a_path_that_is_no_faster_leaves_the_plain_one(
     tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +166,7 @@ def test_any_exception_is_one_sentence_and_the_plain_path_answers(
     answers_plainly(tiny_voxtral, sentence)
 
 
+@pytest.mark.slow
 def test_logits_that_are_not_numbers_leave_the_plain_path(
     tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,6 +290,7 @@ def test_a_user_who_leaves_during_the_attempt_ends_it_and_no_marker_stays(
 # In use.
 
 
+@pytest.mark.slow
 def test_a_fast_path_that_fails_twice_costs_two_turns_and_not_the_model(
     tiny_voxtral: Path,
 ) -> None:

@@ -45,7 +45,7 @@ def replays(recorder: TapeRecorder) -> int:
     return sum(tape.replays for tape in recorder.tapes)
 
 
-@pytest.mark.parametrize("seconds", [0.3, 30.0, 31.0])
+@pytest.mark.parametrize("seconds", [0.3, pytest.param(30.0, marks=pytest.mark.slow), 31.0])
 def test_one_turn_equals_generate(brain: VoxtralBrain, oracle: Oracle, seconds: float) -> None:
     said = utterance(seconds)
     ours = ids(answered(brain, (), said))
@@ -155,6 +155,7 @@ def test_sampled_replies_are_those_without_graphs(
         plain.close()
 
 
+@pytest.mark.slow
 def test_after_logits_that_were_not_numbers_the_next_reply_is_right(
     brain: VoxtralBrain, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
