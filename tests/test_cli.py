@@ -275,6 +275,7 @@ def test_voxtral_and_kokoro_answer_from_local_files(voxtui, tiny_voxtral):
         "brain.name": "voxtral",
         "brain.voxtral.model": tiny_voxtral,
         "brain.clock": "false",  # the random weights must not say other words on another day
+        "brain.language": "en",  # they may look like another language
         "generation.max_new_tokens": 8,
         "voice.engine": "kokoro",
         "voice.kokoro.model": files.model,
