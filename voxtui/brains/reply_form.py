@@ -20,8 +20,9 @@ IN_VERSE = "(Answer with four short lines that rhyme.)"
 LONGEST_REQUEST = 200
 """characters; a longer text is not asked in passing"""
 
-_UNSPEAKABLE = r"\[\]{}<>*#`\n"
-"""Characters of placeholders such as [date], of lists and of code."""
+_UNSPEAKABLE = r"\[\]{}<>*#`\n\u2E80-\u9FFF\uAC00-\uD7AF\uFF00-\uFFEF"
+"""Characters of placeholders such as [date], of lists and of code, and East Asian ones, which the
+chat model sometimes slips into and no voice here can say."""
 
 SPEAKABLE = rf"root ::= [^{_UNSPEAKABLE}]*"
 """The grammar of replies that can be spoken, of any length."""

@@ -182,6 +182,10 @@ def test_a_grammar_keeps_placeholders_out_of_replies() -> None:
         text = "".join(generated(llama, "Dear [name],\n\nOn [date] we met [name] in [", 40, True))
         assert len(text) > 20
         assert not set("[]{}<>*#`\n") & set(text)
+        text = "".join(
+            generated(llama, "The backup is 备份 備份 备份 備份 备份 備份 备份", 40, True)
+        )
+        assert text and not any("\u2e80" <= letter <= "\u9fff" for letter in text)
     finally:
         llama.close()
 
