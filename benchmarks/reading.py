@@ -130,7 +130,9 @@ class Visits:
             protocols = import_module("voxtui.dialogue.interfaces")
         options = getattr(protocols, "ReplyOptions", None) or protocols.Manner
         asked = options(instruction=instruction(client))
-        prompt = self._brain._question((), f"Say a word, number {self._count}.", asked)
+        words = f"Say a word, number {self._count}."
+        ask: str = sys.modules[type(self._brain).__module__].ASK
+        prompt = self._brain._prompt((), words, asked) + ask + self._brain._opening
         began = time.monotonic()
         reply = self._brain._request(prompt, 2, Event())
         next(reply.tokens())
