@@ -13,6 +13,7 @@ from tests.audio.sounds import question
 from tests.fakes import ScriptedBrain
 from tests.ui.pseudo_terminal import PseudoTerminal, until
 from voxtui.commands.dictation.lent_recogniser import (
+    MOST_SAMPLES,
     SOCKET,
     borrowed,
     lent,
@@ -86,7 +87,10 @@ def test_other_settings_and_other_brains_lend_nothing():
 
 def test_nonsense_ends_only_its_connection(folder):
     with lending():
-        for nonsense in (b"\n", b'{"settings": 3}\n', b"x" * 70_000, b""):
+        less, more = (
+            b'{"settings": "", "samples": %d}\n' % count for count in (-1, MOST_SAMPLES + 1)
+        )
+        for nonsense in (b"\n", b'{"settings": 3}\n', less, more, b"x" * 70_000, b""):
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.connect(str(folder / SOCKET))
                 with suppress(ConnectionError):  # it closes without reading all

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -46,7 +46,7 @@ BROKEN = (OSError, msgspec.MsgspecError)
 class Request(msgspec.Struct):
     settings: str
     """`settings_of` the configuration"""
-    samples: int
+    samples: Annotated[int, msgspec.Meta(ge=0, le=MOST_SAMPLES)]
     """count of float32 values that follow, 16 kHz; none: only whether it would be answered"""
 
 
@@ -117,7 +117,7 @@ def _serve(
         connection.settimeout(REQUEST_SECONDS)
         with connection, connection.makefile("rb") as sent, suppress(*BROKEN):
             request = msgspec.json.decode(sent.readline(LONGEST_LINE), type=Request)
-            data = sent.read(4 * min(request.samples, MOST_SAMPLES))
+            data = sent.read(4 * request.samples)
             answer = _answer(request, data, brain, settings())
             connection.sendall(msgspec.json.encode(answer) + b"\n")
 
