@@ -267,10 +267,7 @@ class Framer:
         return frames
 
     def skip(self, count: int, at: float) -> None:
-        """Leave out `count` samples, the last of which was captured at `at`.
-
-        The next frame begins behind them, and has the right time.
-        """
+        """Leave out `count` samples, captured until `at`. The next frame begins behind them."""
         self._follow(count, at)
         self._waiting.clear()
         self._waits = 0

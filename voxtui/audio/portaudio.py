@@ -176,10 +176,7 @@ def list_devices() -> list[Device]:
 
 
 def sound_system() -> object:
-    """Return a value that changes when sound devices or the sound server come or go.
-
-    Cheap. Linux only; elsewhere it never changes.
-    """
+    """Return a value that changes when devices or sound servers come or go. Cheap; Linux only."""
     runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/run/user/0")
     server = os.environ.get("PULSE_SERVER", "").removeprefix("unix:") or runtime / "pulse/native"
     found: list[object] = []
@@ -225,10 +222,7 @@ def _pactl(*arguments: str) -> Any:
 
 
 def find(devices: Sequence[Device], wanted: str, direction: Direction) -> Device:
-    """Return the device with the index, name or part of a name `wanted`, or the default for "".
-
-    Raises DeviceError.
-    """
+    """Return the device by index, name or a part of it; "": the default. Raises DeviceError."""
     kind = "microphone" if direction == "input" else "speaker"
     able = [device for device in devices if device.channels(direction) > 0]
     if not able:

@@ -46,8 +46,6 @@ def stage_spreads(turns: Sequence[Turn]) -> dict[str, Spread]:
 
 @dataclass(frozen=True, slots=True)
 class Steadiness:
-    """The agreement of the runs on a headline."""
-
     medians: Sequence[float]
     """p50 of each run, ms"""
 

@@ -126,8 +126,6 @@ def released_path(model: Model, stop: Flag = NEVER) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class KokoroFiles:
-    """The files that Kokoro loads."""
-
     model: Path
     config: Path | None
     """None: the small model's, which has no such file"""
@@ -192,10 +190,7 @@ def _small_kokoro_files(voice: str) -> KokoroFiles:
 
 
 def missing(model: Model, file: str = "", option: str = "") -> ModelError:
-    """Return the error for `model`, or for `file` of it, that is not on this machine.
-
-    `option` is what the command that fetches it needs besides.
-    """
+    """Return the error for `model`, or `file` of it; `option` is what its fetch needs besides."""
     subject = f"{file} of {model.repository}" if file else model.repository
     hint = f"Run `voxtui models fetch {model.name}{option}` ({model.size / 1e9:g} GB)."
     return ModelError(f"{subject} is not on this machine yet.", hint)

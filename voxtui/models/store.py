@@ -98,10 +98,7 @@ class CheckRecord(msgspec.Struct, frozen=True):
 
 
 def hash_file(path: Path, algorithm: str) -> Generator[None, None, CheckRecord]:
-    """Hash `path` with `sha256` or `git`, and return its record. Yields after each block.
-
-    Takes seconds per gigabyte. Raises OSError.
-    """
+    """Return the record of `path` by `sha256` or `git`. Yields after each block. Raises OSError."""
     with open_regular(path) as content:
         attributes = os.fstat(content.fileno())
         found = hashlib.sha256()
@@ -126,10 +123,7 @@ def is_released(path: Path, file: ModelFile, stop: Flag = NEVER) -> bool:
 
 
 def has_digest(path: Path, digest: str, stop: Flag = NEVER) -> bool:
-    """Hash `path`. If the result is `digest`, record it and return True.
-
-    Raises OSError, and Stopped soon after `stop` is set.
-    """
+    """Return True, and record it, if `digest` is that of `path`. Raises OSError, Stopped."""
     hashing = hash_file(path, digest.partition(":")[0])
     while True:
         try:
@@ -158,10 +152,7 @@ def is_unchanged(path: Path) -> bool:
 
 
 def place(path: Path, file: ModelFile) -> Generator[None]:
-    """Check the partial download of `path`, then move it to `path`. Yields meanwhile.
-
-    Deletes a partial download with another digest and raises ChecksumMismatch.
-    """
+    """Check the partial download of `path`, and move it there. Yields. Raises ChecksumMismatch."""
     partial = partial_path(path)
     checked = yield from hash_file(partial, file.digest.partition(":")[0])
     if checked.digest != file.digest:

@@ -17,10 +17,7 @@ from voxtui.settings.paths import read_config, user_config_file
 
 
 def save_values(values: Mapping[str, Any]) -> Path:
-    """Write these keys to the user's config file and return its path. Comments stay.
-
-    Raises ConfigError and leaves the file unchanged.
-    """
+    """Write keys to the user's config file, beside its comments. Returns it. Raises ConfigError."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 

@@ -215,10 +215,7 @@ class VoxtralBrain:
         self.transcriber.embedder = self.generator.embedder
 
     def _rehearse(self, stopping: Flag) -> None:
-        """Answer and transcribe noise, because the first use of each kernel is slow.
-
-        Longer noise follows where that costs little: other lengths use other kernels.
-        """
+        """Answer and transcribe noise, because the first use of each kernel and length is slow."""
         import numpy as np
 
         from voxtui.brains.voxtral.generate import REHEARSED

@@ -189,10 +189,7 @@ def _captured(plain: ReplyGenerator, sampling: Sampling) -> Generator[None, None
 
 
 def use_kernels(decoder: Decoder) -> None:
-    """Make each decode step of `decoder` use our kernels. Raises ModelError if that is impossible.
-
-    They are compiled at their first use.
-    """
+    """Make each decode step use our kernels, which are compiled at first use. Raises ModelError."""
     device = decoder.embedding.device
     if device.type != "cuda":
         raise ModelError("There is no GPU for kernels.")

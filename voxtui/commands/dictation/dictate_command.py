@@ -136,10 +136,7 @@ def finish(dictated: Dictated, config: Config, options: DictateOptions) -> bool:
 
 
 class CaptionLine:
-    """A DictationView on stderr: one line of the terminal that is written again and again.
-
-    `prompt` is shown once the microphone delivers.
-    """
+    """A DictationView on one line of stderr. It shows `prompt` once the microphone delivers."""
 
     def __init__(self, prompt: str, quiet: bool) -> None:
         self._prompt = prompt

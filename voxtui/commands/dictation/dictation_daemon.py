@@ -142,10 +142,7 @@ def listening(config: Config, seconds: float, command: Sequence[str]) -> Generat
 def _connected(
     message: Message, command: Sequence[str], starts: bool
 ) -> Generator[tuple[socket.socket, OrderResult]]:
-    """Yield the connection to the resident process, and its answer to `message`.
-
-    `starts`: start the process with `command` if none runs.
-    """
+    """Yield the connection and the answer to `message`. `starts`: start `command` if none runs."""
     path = runtime_folder() / "dictate.sock"
     started: subprocess.Popen[bytes] | None = None
     deadline = time.monotonic() + START_SECONDS
