@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -256,7 +256,31 @@ def formats(device: Device, direction: Direction) -> list[tuple[float, int]]:
     return [(rate, count) for count in channels for rate in device.rates]
 
 
-def opening_failed(device: Device, direction: Direction, error: Exception) -> DeviceError:
+def open_stream(
+    device: Device, direction: Direction, make: Callable[[float, int], Any]
+) -> tuple[Any, float, int]:
+    """Start a stream in the first format that the device takes: `make(rate, channels)` returns it.
+
+    Return it with its rate (Hz) and channels. Raises DeviceError.
+    """
+    sounddevice: Any = portaudio()
+    failure = None
+    for rate, channels in formats(device, direction):
+        stream = None
+        try:
+            stream = make(rate, channels)
+            stream.start()
+        except sounddevice.PortAudioError as error:
+            failure = error
+            if stream is not None:
+                stream.close(ignore_errors=True)
+        else:
+            streams.opened()
+            return stream, rate, channels
+    raise _opening_failed(device, direction, failure) from failure
+
+
+def _opening_failed(device: Device, direction: Direction, error: Exception | None) -> DeviceError:
     kind = "microphone" if direction == "input" else "speaker"
     text = str(error).lower()
     if "sample rate" in text:
