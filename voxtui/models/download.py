@@ -141,7 +141,7 @@ def _copy(model: Model, file: ModelFile, original: Path, path: Path) -> _Steps:
             f"{original} is not the released file of {model.name}.",
             "To use it anyway, set brain.embedded.model to its path.",
         )
-    with store.open_regular(original) as content, store.open_partial(path) as partial:
+    with store.open_content(original) as content, store.open_partial(path) as partial:
         partial.truncate(0)
         partial.seek(0)
         while block := content.read(store.BLOCK):
