@@ -45,10 +45,7 @@ Notify: TypeAlias = "Callable[[str], object]"
 def devices_engine(
     config: Config, emit: Callable[[Event], object], captions: bool = False
 ) -> Engine:
-    """Return an engine on the microphone and the speaker of the configuration.
-
-    It downloads Voxtral while it loads, if the configuration names it. `captions`: see FrontEnd.
-    """
+    """Return an engine on the configured devices. While it loads, it may download Voxtral."""
 
     from voxtui.dialogue.components.sound_devices import Devices
     from voxtui.dialogue.dialogue import FrontEnd
@@ -140,10 +137,7 @@ def build_engine(
     front_end: FrontEnd | None = None,
     may_download: frozenset[str] = NO_DOWNLOAD,
 ) -> Engine:
-    """Return an engine with the models of `config`, on these devices. Raises ModelError.
-
-    `skills`: see build_skills.
-    """
+    """Return an engine with the models of `config`, on these devices. Raises ModelError."""
     from voxtui.dialogue.components.components import Models
     from voxtui.dialogue.dialogue import NO_FRONT_END
     from voxtui.dialogue.engine import Engine
@@ -197,10 +191,7 @@ def build_detector(config: Config) -> SpeechDetector:
 def build_brain(
     config: Config, notify: Notify, may_download: frozenset[str] = NO_DOWNLOAD
 ) -> Fallbacks[Brain]:
-    """Return the loaders of the brain that `config` names, best first.
-
-    A brain that the user named is made at once. Raises ModelError if that is impossible.
-    """
+    """Return the loaders of the brain, best first; a named one is made. Raises ModelError."""
     from voxtui.dialogue.fallbacks import Fallbacks
 
     embedded = partial(_embedded, config, notify, CHAT in may_download)
@@ -219,10 +210,7 @@ def build_brain(
 def build_voice(
     config: Config, notify: Notify, may_download: bool = False
 ) -> Fallbacks[Voice] | None:
-    """Return the loaders of the voice that `config` names, best first; None for silence.
-
-    A voice that the user named is made at once. Raises ModelError if that is impossible.
-    """
+    """Return the loaders of the voice, best first; a named one is made; None: silence."""
     from voxtui.dialogue.fallbacks import Fallbacks
     from voxtui.models.catalogue import KOKORO_VOICES
 
@@ -328,8 +316,6 @@ class Recognise(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SpeechToText:
-    """A loaded speech recogniser."""
-
     recognise: Recognise
     sends_to: str
     """the host that gets the sound; empty: it stays on this machine"""

@@ -184,7 +184,9 @@ def test_live_words_are_a_draft_where_a_careful_recogniser_has_the_last_word():
 
 def test_what_cannot_be_recognised_is_refused_before_anybody_speaks(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(dictate_command, "microphone_alone", lambda config: pytest.fail("opened"))
+    monkeypatch.setattr(
+        dictate_command.wiring, "microphone_alone", lambda config: pytest.fail("opened")
+    )
     config = Config(brain=BrainConfig(name="embedded", language="es"))
     for order in (None, "start"):
         with pytest.raises(ModelError, match="is Spanish"):

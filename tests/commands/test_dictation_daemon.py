@@ -32,7 +32,7 @@ from voxtui.wiring import SpeechToText
 def machine(monkeypatch, tmp_path):
     """Give a runtime folder, a microphone with a second of speech, and a recogniser."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr(dictation_daemon, "build_detector", lambda config: LoudIsSpeech())
+    monkeypatch.setattr(dictation_daemon.wiring, "build_detector", lambda config: LoudIsSpeech())
     opened = []
 
     def microphone_alone(config):
@@ -44,8 +44,8 @@ def machine(monkeypatch, tmp_path):
     def recogniser(config, notify, careful=False):
         yield SpeechToText(lambda samples: "What was said.", "", repeats=False)
 
-    monkeypatch.setattr(dictation_daemon, "microphone_alone", microphone_alone)
-    monkeypatch.setattr(dictation_daemon, "recogniser", recogniser)
+    monkeypatch.setattr(dictation_daemon.wiring, "microphone_alone", microphone_alone)
+    monkeypatch.setattr(dictation_daemon.wiring, "recogniser", recogniser)
     monkeypatch.setattr(dictation_daemon, "play_cue", lambda config: None)
     return opened
 
@@ -151,7 +151,7 @@ def test_a_microphone_that_does_not_open_is_the_answer_to_the_start(order, monke
             raise DeviceError("There is no microphone.")
 
     gone = lambda config: Devices(Gone(""))  # noqa: E731
-    monkeypatch.setattr(dictation_daemon, "microphone_alone", gone)
+    monkeypatch.setattr(dictation_daemon.wiring, "microphone_alone", gone)
     with pytest.raises(InputError, match="There is no microphone"):
         order("start")
     assert order("stop")[0] == "idle"
@@ -160,7 +160,7 @@ def test_a_microphone_that_does_not_open_is_the_answer_to_the_start(order, monke
 def test_a_microphone_without_a_sample_is_the_answer_to_the_start(order, monkeypatch):
     """`Listening` is said once one may speak."""
     silent = lambda config: Devices(PatternMicrophone(""))  # noqa: E731
-    monkeypatch.setattr(dictation_daemon, "microphone_alone", silent)
+    monkeypatch.setattr(dictation_daemon.wiring, "microphone_alone", silent)
     monkeypatch.setattr(dictation_daemon, "SILENT_SECONDS", 0.1)
     with pytest.raises(InputError, match="has delivered no sound"):
         order("start")
@@ -175,7 +175,7 @@ def test_words_are_there_if_the_recording_ends_while_the_recogniser_loads(order,
         assert loads.wait(SECONDS)
         yield SpeechToText(lambda samples: "What was said.", "", repeats=False)
 
-    monkeypatch.setattr(dictation_daemon, "recogniser", recogniser)
+    monkeypatch.setattr(dictation_daemon.wiring, "recogniser", recogniser)
     order("start")
     threading.Timer(0.3, loads.set).start()
     assert order("stop")[1].text == "What was said."
@@ -220,7 +220,7 @@ def use_microphone(monkeypatch, machine, pattern):
         machine.append(PatternMicrophone(pattern, began=time.monotonic() - 3))
         return Devices(machine[-1])
 
-    monkeypatch.setattr(dictation_daemon, "microphone_alone", microphone_alone)
+    monkeypatch.setattr(dictation_daemon.wiring, "microphone_alone", microphone_alone)
 
 
 never = threading.Event()
@@ -233,7 +233,7 @@ def test_an_assistant_gets_the_words_of_a_window_and_loads_no_recogniser(listen,
         def transcribe(self, utterance, cancelled):
             yield Token("The window heard it.")
 
-    monkeypatch.setattr(dictation_daemon, "recogniser", lambda *ignored, **also: 1 / 0)
+    monkeypatch.setattr(dictation_daemon.wiring, "recogniser", lambda *ignored, **also: 1 / 0)
     with lent(Embedded, lambda: settings_of(Config())), listen() as utterance:
         assert utterance.words(never).text == "The window heard it."
 
@@ -287,7 +287,7 @@ def test_a_microphone_that_does_not_open_is_the_answer_to_the_listener(listen, m
             raise DeviceError("There is no microphone.")
 
     lost = lambda config: Devices(Lost(""))  # noqa: E731
-    monkeypatch.setattr(dictation_daemon, "microphone_alone", lost)
+    monkeypatch.setattr(dictation_daemon.wiring, "microphone_alone", lost)
     with pytest.raises(InputError, match="There is no microphone"), listen():
         pass
 
@@ -298,6 +298,6 @@ def test_a_recogniser_that_fails_is_an_error_of_the_listener(listen, monkeypatch
         raise ModelError("The model is damaged.")
         yield
 
-    monkeypatch.setattr(dictation_daemon, "recogniser", recogniser)
+    monkeypatch.setattr(dictation_daemon.wiring, "recogniser", recogniser)
     with listen() as utterance, pytest.raises(InputError, match="The model is damaged"):
         utterance.words(never)

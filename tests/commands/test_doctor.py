@@ -59,7 +59,7 @@ def machine(monkeypatch, tmp_path):
         lambda name: None if name in made.lacking else find_spec(name),
     )
     monkeypatch.setattr(doctor, "check_voice", made.check_voice)
-    monkeypatch.setattr(doctor, "first_gpu", made.no_gpu)
+    monkeypatch.setattr(doctor.cuda, "first_gpu", made.no_gpu)
     monkeypatch.setattr(doctor, "WORD_MODEL", str(model))
     monkeypatch.setattr(doctor, "MEMORY_GB", 0.1)
     monkeypatch.setattr(doctor, "DISK_GB", 0.001)
@@ -130,7 +130,7 @@ def test_without_the_model_of_words_the_command_that_fetches_it_is_named(
 
 
 def test_damaged_weights_are_reported(machine, capsys, monkeypatch):
-    monkeypatch.setattr(doctor, "check_content", damaged)
+    monkeypatch.setattr(doctor.installed, "check_content", damaged)
     possible, (what, mend) = machine.examine(capsys)
     assert not possible
     assert (what.split(), mend.strip()) == (["missing", "chat", "model:", "Damaged."], "Delete it.")
@@ -210,8 +210,8 @@ def test_a_terminal_without_a_screen_is_reported(machine, capsys, monkeypatch):
 def gpu(monkeypatch):
     def install(gigabytes, torch=lambda: "2.13.0 for CUDA 13.0", free=None):
         found = Gpu("NVIDIA X", gigabytes * 10**9, (gigabytes if free is None else free) * 10**9)
-        monkeypatch.setattr(doctor, "first_gpu", lambda: found)
-        monkeypatch.setattr(doctor, "check_torch", torch)
+        monkeypatch.setattr(doctor.cuda, "first_gpu", lambda: found)
+        monkeypatch.setattr(doctor.cuda, "check_torch", torch)
         monkeypatch.setattr(doctor, "check_installed", lambda: None)
 
     return install
@@ -343,8 +343,10 @@ def test_the_embedded_brain_may_be_incomplete_if_voxtral_can_answer(
     machine, capsys, gpu, monkeypatch
 ):
     gpu(150)
-    monkeypatch.setattr(doctor, "check_voxtral", lambda: None)
-    monkeypatch.setattr(doctor, "voxtral_directory", lambda model: Path("/models/voxtral"))
+    monkeypatch.setattr(doctor.cuda, "check_voxtral", lambda: None)
+    monkeypatch.setattr(
+        doctor.installed, "voxtral_directory", lambda model: Path("/models/voxtral")
+    )
     machine.lacking = ("xllamacpp",)
     possible, lines = machine.examine(capsys)
     assert possible

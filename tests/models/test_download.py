@@ -326,7 +326,7 @@ def test_a_disk_that_fills_up_is_one_sentence_with_its_code(hub, monkeypatch):
     def full_device(path):
         return Path("/dev/full").open("r+b", buffering=0)
 
-    monkeypatch.setattr(download_module, "open_partial", full_device)
+    monkeypatch.setattr(download_module.store, "open_partial", full_device)
     with pytest.raises(ModelError, match=r"disk is full: .*ENOSPC"):
         download(TINY, source="hub")
 

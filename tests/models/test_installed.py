@@ -70,7 +70,7 @@ def test_a_disk_that_cannot_read_the_file_is_one_sentence(monkeypatch):
     def broken(path):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(store, "open_regular", broken)
+    monkeypatch.setattr(store, "open_content", broken)
     for read in (lambda: model_file("tiny"), lambda: check_content(path)):
         with pytest.raises(ModelError, match=r"cannot be read: Input/output error, EIO\."):
             read()

@@ -54,10 +54,7 @@ class Clip:
 
 
 def load_clip(path: Path, max_seconds: float) -> Clip:
-    """Read any format libsndfile knows, mixed to one channel.
-
-    Raises InputError, also for a file longer than `max_seconds`.
-    """
+    """Read any format of libsndfile as one channel. Raises InputError, such as TooLong."""
     # A file called `microphone` must not be mistaken for the microphone.
     name = f"./{path.name}" if path.name in OWN_SOURCES else path.name
     return Clip(name, np.concatenate([*pieces(path, max_seconds)]))
@@ -127,10 +124,7 @@ def _check_length(path: Path, seconds: float, max_seconds: float) -> None:
 
 
 def _mono(path: Path, file: Any, max_seconds: float) -> Iterator[Samples]:
-    """Yield the mean of all channels at 16 kHz.
-
-    Samples are counted, because the length in the header may be wrong.
-    """
+    """Yield the mean of all channels at 16 kHz. Count the samples: a header may be wrong."""
     count, given, size = 0, 0, max(1, BLOCK_SAMPLES // file.channels)
     resampler = Resampler(file.samplerate, SAMPLE_RATE)
     # Not with soundfile's blocks(), which needs a file that can seek, and which fills the blocks

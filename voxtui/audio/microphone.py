@@ -9,15 +9,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from voxtui.audio.portaudio import (
-    find,
-    formats,
-    list_devices,
-    opening_failed,
-    portaudio,
-    shown_name,
-    streams,
-)
+from voxtui.audio.portaudio import find, list_devices, open_stream, portaudio, shown_name, streams
 from voxtui.audio.resampling import downsampler
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
 
@@ -69,17 +61,13 @@ class SounddeviceMicrophone:
     def __init__(self, device: str, canceller: Callable[[], EchoCanceller] | None = None) -> None:
         self._wanted = device
         self._canceller = canceller
-        self._name = device or "default microphone"
+        self.name = device or "default microphone"
         self._stream: Any = None
         self._blocks: Blocks = SimpleQueue()
         self._converter: threading.Thread | None = None
         self._closing = False
         self._attended = threading.Event()
         self.level = 0.0
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     def attend(self, attended: bool) -> None:
         # The canceller has to hear all of an echo to remove it.
@@ -96,43 +84,30 @@ class SounddeviceMicrophone:
     def _open(self) -> None:
         sounddevice: Any = portaudio()
         device = find(list_devices(), self._wanted, "input")
-        self._name, self._closing = shown_name(device, "input"), False
+        self.name, self._closing = shown_name(device, "input"), False
         blocks: Blocks = SimpleQueue()
         self._blocks = blocks
 
-        choices, stream, rate, channels = formats(device, "input"), None, device.rate, 1
+        def make(rate: float, channels: int) -> Any:
+            def captured(data: Any, count: int, times: Any, status: Any) -> None:
+                # Only the copy is made here: this thread must not wait for other Python threads.
+                lag = times.currentTime - times.inputBufferAdcTime - count / rate
+                at = time.monotonic() - (lag if 0.0 < lag < 0.5 else 0.0)
+                blocks.put((at, bytes(data), status.input_overflow))
 
-        def captured(data: Any, count: int, times: Any, status: Any) -> None:
-            # Only the copy is made here: this thread must not wait for the other Python threads.
-            lag = times.currentTime - times.inputBufferAdcTime - count / rate
-            at = time.monotonic() - (lag if 0.0 < lag < 0.5 else 0.0)
-            blocks.put((at, bytes(data), status.input_overflow))
+            return sounddevice.RawInputStream(
+                device=device.index,
+                samplerate=rate,
+                channels=channels,
+                dtype="float32",
+                blocksize=round(BLOCK_SECONDS * rate),
+                latency=LATENCY_SECONDS,
+                callback=captured,
+                finished_callback=lambda: blocks.put(None),
+            )
 
-        def finished() -> None:
-            blocks.put(None)
-
-        for rate, channels in choices:
-            try:
-                stream = sounddevice.RawInputStream(
-                    device=device.index,
-                    samplerate=rate,
-                    channels=channels,
-                    dtype="float32",
-                    blocksize=round(BLOCK_SECONDS * rate),
-                    latency=LATENCY_SECONDS,
-                    callback=captured,
-                    finished_callback=finished,
-                )
-                stream.start()
-                break
-            except sounddevice.PortAudioError as error:
-                if stream is not None:
-                    stream.close(ignore_errors=True)
-                if (rate, channels) == choices[-1]:
-                    raise opening_failed(device, "input", error) from error
-        self._stream = stream
+        self._stream, rate, channels = open_stream(device, "input", make)
         self._attended.set()
-        streams.opened()
         self._converter = threading.Thread(
             target=self._convert,
             args=(blocks, rate, channels),
@@ -193,7 +168,7 @@ class SounddeviceMicrophone:
         self.level = 0.0
         if not self._closing:
             self._report_loss(
-                f"The microphone {self._name!r} stopped delivering sound; was it unplugged?"
+                f"The microphone {self.name!r} stopped delivering sound; was it unplugged?"
             )
 
 
@@ -267,10 +242,7 @@ class Framer:
         return frames
 
     def skip(self, count: int, at: float) -> None:
-        """Leave out `count` samples, the last of which was captured at `at`.
-
-        The next frame begins behind them, and has the right time.
-        """
+        """Leave out `count` samples, captured until `at`. The next frame begins behind them."""
         self._follow(count, at)
         self._waiting.clear()
         self._waits = 0

@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -176,10 +176,7 @@ def list_devices() -> list[Device]:
 
 
 def sound_system() -> object:
-    """Return a value that changes when sound devices or the sound server come or go.
-
-    Cheap. Linux only; elsewhere it never changes.
-    """
+    """Return a value that changes when devices or sound servers come or go. Cheap; Linux only."""
     runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/run/user/0")
     server = os.environ.get("PULSE_SERVER", "").removeprefix("unix:") or runtime / "pulse/native"
     found: list[object] = []
@@ -225,10 +222,7 @@ def _pactl(*arguments: str) -> Any:
 
 
 def find(devices: Sequence[Device], wanted: str, direction: Direction) -> Device:
-    """Return the device with the index, name or part of a name `wanted`, or the default for "".
-
-    Raises DeviceError.
-    """
+    """Return the device by index, name or a part of it; "": the default. Raises DeviceError."""
     kind = "microphone" if direction == "input" else "speaker"
     able = [device for device in devices if device.channels(direction) > 0]
     if not able:
@@ -262,7 +256,31 @@ def formats(device: Device, direction: Direction) -> list[tuple[float, int]]:
     return [(rate, count) for count in channels for rate in device.rates]
 
 
-def opening_failed(device: Device, direction: Direction, error: Exception) -> DeviceError:
+def open_stream(
+    device: Device, direction: Direction, make: Callable[[float, int], Any]
+) -> tuple[Any, float, int]:
+    """Start a stream in the first format that the device takes: `make(rate, channels)` returns it.
+
+    Return it with its rate (Hz) and channels. Raises DeviceError.
+    """
+    sounddevice: Any = portaudio()
+    failure = None
+    for rate, channels in formats(device, direction):
+        stream = None
+        try:
+            stream = make(rate, channels)
+            stream.start()
+        except sounddevice.PortAudioError as error:
+            failure = error
+            if stream is not None:
+                stream.close(ignore_errors=True)
+        else:
+            streams.opened()
+            return stream, rate, channels
+    raise _opening_failed(device, direction, failure) from failure
+
+
+def _opening_failed(device: Device, direction: Direction, error: Exception | None) -> DeviceError:
     kind = "microphone" if direction == "input" else "speaker"
     text = str(error).lower()
     if "sample rate" in text:

@@ -61,10 +61,7 @@ class Resampler:
 
 
 class Decimator:
-    """Keeps every `factor`-th sample of a mono stream, behind a low-pass filter.
-
-    It takes a quarter of the time of a Resampler, which can convert any rate.
-    """
+    """Keeps every `factor`-th sample, behind a low-pass, in a quarter of a Resampler's time."""
 
     def __init__(self, factor: int) -> None:
         import numpy as np

@@ -12,9 +12,8 @@ from voxtui.audio.chime import AHEAD_SECONDS, Chime
 from voxtui.audio.played import PERIOD_SECONDS, PLAYED, PlayedSegment
 from voxtui.audio.portaudio import (
     find,
-    formats,
     list_devices,
-    opening_failed,
+    open_stream,
     periods,
     portaudio,
     shown_name,
@@ -84,7 +83,7 @@ class SounddeviceSpeaker:
 
     def __init__(self, device: str) -> None:
         self._wanted = device
-        self._name = device or "default speaker"
+        self.name = device or "default speaker"
         self._changed = threading.Condition()
         self._queue: deque[Any] = deque()
         self._queued = 0
@@ -103,10 +102,6 @@ class SounddeviceSpeaker:
         self._closing = False
         self._writer: threading.Thread | None = None
 
-    @property
-    def name(self) -> str:
-        return self._name
-
     def open(self) -> None:
         with streams.lock:
             self._open()
@@ -114,29 +109,19 @@ class SounddeviceSpeaker:
     def _open(self) -> None:
         sounddevice: Any = portaudio()
         device = find(list_devices(), self._wanted, "output")
-        self._name = shown_name(device, "output")
-        choices = formats(device, "output")
-        for rate, channels in choices:
-            stream = None
-            try:
-                with periods(round(DEEP_SECONDS / PERIOD_SECONDS)):
-                    stream = sounddevice.OutputStream(
-                        device=device.index,
-                        samplerate=rate,
-                        channels=channels,
-                        dtype="float32",
-                        latency=DEEP_SECONDS,
-                    )
-                stream.start()
-            except sounddevice.PortAudioError as error:
-                if stream is not None:
-                    stream.close(ignore_errors=True)
-                if (rate, channels) == choices[-1]:
-                    raise opening_failed(device, "output", error) from error
-                continue
-            self._stream, self._rate, self._channels = stream, rate, channels
-            streams.opened()
-            break
+        self.name = shown_name(device, "output")
+
+        def make(rate: float, channels: int) -> Any:
+            with periods(round(DEEP_SECONDS / PERIOD_SECONDS)):
+                return sounddevice.OutputStream(
+                    device=device.index,
+                    samplerate=rate,
+                    channels=channels,
+                    dtype="float32",
+                    latency=DEEP_SECONDS,
+                )
+
+        self._stream, self._rate, self._channels = open_stream(device, "output", make)
         self._lost, self._closing = None, False
         self._drain, self._segment = 0, PlayedSegment(self._rate)
         self._writer = threading.Thread(target=self._write, name="voxtui-speaker", daemon=True)
@@ -245,7 +230,7 @@ class SounddeviceSpeaker:
 
     def _unplugged(self) -> DeviceError:
         return DeviceError(
-            f"The speaker {self._name!r} stopped taking sound; was it unplugged?",
+            f"The speaker {self.name!r} stopped taking sound; was it unplugged?",
             "`voxtui devices` lists the others.",
         )
 

@@ -40,10 +40,7 @@ class BenchOptions:
 
 
 def run(config: Config, files: Sequence[Path], options: BenchOptions) -> bool:
-    """Measure turns and print the report. Return whether all turns and limits were met.
-
-    Raises VoxtuiError.
-    """
+    """Measure and report turns. Return whether all limits were met. Raises VoxtuiError."""
     limits = parse_limits(options.budgets)
     old = comparison.load(options.compare) if options.compare else None
     paths = files or (target_clips() if options.check else [path for _, path in sample_clips()])

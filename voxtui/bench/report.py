@@ -14,15 +14,7 @@ from voxtui.bench import tables
 from voxtui.bench.measure import Measured
 from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.settings.schema import Targets
-from voxtui.storage.derived_latencies import (
-    FIRST_SOUND,
-    TTFT,
-    Headline,
-    Spread,
-    Verdict,
-    spread,
-    stages,
-)
+from voxtui.storage import derived_latencies as latencies
 
 UNSTEADY = 0.2
 """Largest steady share: half the distance of the outermost medians over the middle one."""
@@ -34,20 +26,18 @@ UNSTEADY_MS = 10.0
 def stage_times(turns: Sequence[Turn]) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {}
     for turn in turns:
-        for stage in stages(turn.timestamps, turn.speculative_s):
+        for stage in latencies.stages(turn.timestamps, turn.speculative_s):
             times.setdefault(stage.name, []).append(stage.seconds * 1000)
     return times
 
 
-def stage_spreads(turns: Sequence[Turn]) -> dict[str, Spread]:
-    spreads = {name: spread(values) for name, values in stage_times(turns).items()}
+def stage_spreads(turns: Sequence[Turn]) -> dict[str, latencies.Spread]:
+    spreads = {name: latencies.spread(values) for name, values in stage_times(turns).items()}
     return {name: about for name, about in spreads.items() if about}
 
 
 @dataclass(frozen=True, slots=True)
 class Steadiness:
-    """The agreement of the runs on a headline."""
-
     medians: Sequence[float]
     """p50 of each run, ms"""
 
@@ -65,8 +55,8 @@ class Steadiness:
         return (max(self.medians) - min(self.medians)) / 2
 
 
-def steadiness(runs: Sequence[Sequence[Turn]], headline: Headline) -> Steadiness | None:
-    spreads = [spread(map(headline.of, run)) for run in runs]
+def steadiness(runs: Sequence[Sequence[Turn]], headline: latencies.Headline) -> Steadiness | None:
+    spreads = [latencies.spread(map(headline.of, run)) for run in runs]
     medians = [found.p50 for found in spreads if found]
     return Steadiness(medians) if len(medians) > 1 else None
 
@@ -101,7 +91,7 @@ def _count(things: Sequence[object], name: str) -> str:
 
 def _warm_up(turns: Sequence[Turn]) -> str:
     parts: list[str] = []
-    for headline in (TTFT, FIRST_SOUND):
+    for headline in (latencies.TTFT, latencies.FIRST_SOUND):
         values = [tables.number(headline.of(turn)) for turn in turns]
         parts.append(f"{headline.name} {' '.join(values)}")
     return f"Warm-up, not counted above: {', '.join(parts)}"
@@ -157,8 +147,8 @@ def check(measured: Measured, targets: Targets) -> list[Judgement]:
             target = headline.target(targets)
             if target is not None:
                 name = f"{headline.name}, {clip.name}, {clip.seconds:.1f} s"
-                judged.append(_judge(name, spread(map(headline.of, turns)), target))
-    for headline in (TTFT, FIRST_SOUND):
+                judged.append(_judge(name, latencies.spread(map(headline.of, turns)), target))
+    for headline in (latencies.TTFT, latencies.FIRST_SOUND):
         if steady := steadiness(measured.runs, headline):
             why = f"p50 of {len(steady.medians)} runs within ± {steady.share:.0%}"
             judged.append(Judgement(f"{headline.name}, stability", steady.steady, why))
@@ -170,12 +160,12 @@ def check(measured: Measured, targets: Targets) -> list[Judgement]:
 def budgets(measured: Measured, limits: Mapping[str, float]) -> list[Judgement]:
     by_key = {headline.key: headline for headline in tables.MEASURED}
     return [
-        _judge(f"budget {key}", spread(map(by_key[key].of, measured.turns)), limit)
+        _judge(f"budget {key}", latencies.spread(map(by_key[key].of, measured.turns)), limit)
         for key, limit in limits.items()
     ]
 
 
-def _judge(name: str, times: Spread | None, limit: float) -> Judgement:
-    passed = tables.judge(times, limit) is Verdict.WITHIN
+def _judge(name: str, times: latencies.Spread | None, limit: float) -> Judgement:
+    passed = tables.judge(times, limit) is latencies.Verdict.WITHIN
     value = f"p95 {tables.number(times.p95)} ms" if times else "no turn reached it"
     return Judgement(name, passed, f"{value}, at most {limit:g} ms")

@@ -112,10 +112,7 @@ def cli(
 def open_screen(
     config: Config, files: tuple[Path, ...], continues: bool = False, words: str = ""
 ) -> int:
-    """Open the screen to talk, about the texts of `files` and stdin. Return its exit code.
-
-    `words` are the first ones of the user; empty: none. Raises InputError.
-    """
+    """Open the screen to talk about `files` and stdin. Return its exit code. Raises InputError."""
     if not all(stream.isatty() for stream in (sys.stdout, sys.stderr)):
         raise InputError(
             "The screen needs a terminal.", "Without one: voxtui --plain, or voxtui ask FILE"

@@ -37,10 +37,7 @@ def run(audio: AudioConfig, everything: bool = False, as_json: bool = False) -> 
 
 
 def can_play(audio: AudioConfig) -> bool:
-    """Return True if a speaker was found, else print the reason.
-
-    Raises DeviceError for a named one.
-    """
+    """Return True if there is a speaker, else print why not. Raises DeviceError for a named one."""
     found = probe()
     try:
         if found.problem:

@@ -155,10 +155,7 @@ def _still_lacking(model: catalogue.Model) -> Iterator[str]:
 
 
 def fetch_word_model(config: Config, source: catalogue.Source) -> None:
-    """Download the model that chooses among the words that were heard, if it is not here.
-
-    Whoever has a chat model of his own fetches it by its name.
-    """
+    """Fetch what chooses among the words heard, unless the user has a chat model of his own."""
     model = catalogue.CHAT_MODELS[catalogue.WORD_MODEL]
     if installed.chat_model_name(config.brain.embedded.model) not in catalogue.CHAT_MODELS:
         return

@@ -106,10 +106,8 @@ class Plain:
     ) -> bool:
         """Talk about `attachments` until `lines` end, or /quit. Return whether every line was done.
 
-        `continues`: begin with the newest stored conversation.
-
-        Raises the exception of a thread that died. Raises the error of a failed start unless the
-        user can retry at the keyboard.
+        `continues`: begin with the newest stored conversation. Raises what ended a thread, and the
+        error of a failed start unless the user can retry at the keyboard.
         """
         self.session.start(self._continued() if continues else ())
         for text in attachments:
@@ -413,10 +411,7 @@ def talk_in_lines(
     attachments: Sequence[Attachment] = (),
     continues: bool = False,
 ) -> bool:
-    """Talk on stdin and stdout, about the texts `attachments`.
-
-    Return False if lines of a file or pipe were not all answered.
-    """
+    """Talk on stdin and stdout about `attachments`. Return False if piped lines went unanswered."""
     typed_live = sys.stdin.isatty()
     with native_stderr_in(native_log()), metrics_writer(config.metrics.enabled) as log:
         plain = Plain(

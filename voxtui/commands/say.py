@@ -42,10 +42,7 @@ PATIENCE_SECONDS = 30.0
 
 
 def run(config: Config, texts: Iterator[str], wav: Path | None) -> bool:
-    """Speak `texts`, see `source`, or write the speech to the file `wav`. Raises VoxtuiError.
-
-    Return False if a passage could not be spoken.
-    """
+    """Speak `texts`, or into `wav`. Return False if a passage failed. Raises VoxtuiError."""
     with file_speaker(wav) as file:
         speaker = file or build_speaker(config.audio.output)
         with native_stderr_in(native_log()), _closing(speaker):
@@ -70,10 +67,7 @@ def _closing(part: Closable) -> Generator[None]:
 
 
 def source(arguments: Sequence[str], text: str | None, clipboard: bool) -> Iterator[str]:
-    """Return the passages of a file, of words or of the clipboard; without any, those of stdin.
-
-    Raises InputError.
-    """
+    """Return the passages of a file, words or the clipboard; else of stdin. Raises InputError."""
     if bool(arguments) + (text is not None) + clipboard > 1:
         raise InputError("FILE or WORDS, --text and --clipboard exclude each other.")
     path = Path(arguments[0]) if _names_file(arguments) else None

@@ -74,10 +74,7 @@ def run(config: Config, files: Sequence[Path], form: str, quiet: bool = False) -
 
 @contextmanager
 def sound_file(path: Path) -> Generator[Sound]:
-    """Yield the sound at `path`; for `-` a temporary file of the sound on stdin. Raises InputError.
-
-    A file, because most formats cannot be read without seeking.
-    """
+    """Yield the sound at `path`; of stdin a copy, because most formats seek. Raises InputError."""
     if path != STDIN:
         yield Sound(path, path.name)
         return
@@ -127,10 +124,7 @@ def write(
     recognise: Recognise,
     quiet: bool = False,
 ) -> bool:
-    """Print the segments of `sounds` as they are recognised. Raises InputError.
-
-    Return False if nothing was heard in one of them.
-    """
+    """Print segments as they come. Return False if a sound has none. Raises InputError."""
     if form == "vtt":
         click.echo("WEBVTT\n")
     count, heard = 0, True

@@ -56,10 +56,7 @@ class Dialogue:
         return self.options if at is None else self.options.with_clock(clock_line(at, past))
 
     def local_time(self, begun: datetime | None = None) -> datetime | None:
-        """Return the time to tell the brain, or None for no time. Any thread.
-
-        It is `begun`, the moment at which the user began, if that is not long ago.
-        """
+        """Return the time to tell the brain: `begun` if recent, or now; None: none. Any thread."""
         if self.skills is None or not self.config.current.brain.clock:
             return None
         now = self.skills.now()

@@ -132,10 +132,7 @@ class Engine:
         return self._listener.seconds_left
 
     def start(self, past: Past = ()) -> None:
-        """Load the parts on the engine's thread; the conversation begins with `past`.
-
-        Raises VoxtuiError if no thread can be started.
-        """
+        """Begin with `past`; load on the engine's thread. Raises VoxtuiError if none can start."""
         self._history.resume(past)
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
@@ -150,9 +147,8 @@ class Engine:
         """Do `command` in its order among all commands and frames.
 
         Returns the number of the turn that it begins, answers or ends; 0: of none; negative: of an
-        announcement. What must not
-        wait for the engine's thread is done before this returns: a turn is cancelled, a voice is
-        silenced, the microphone is attended.
+        announcement. What must not wait for the engine's thread is done before this returns: a
+        turn is cancelled, a voice is silenced, the microphone is attended.
         """
         if isinstance(command, commands.Mute):
             self._components.muted = command.muted
@@ -243,10 +239,7 @@ class Engine:
             self._components.close()
 
     def _next(self) -> Frame | Posted | None:
-        """Return the next item; None once the source of the recording has stopped.
-
-        While there is none, transcribe the last utterance, a token at a time.
-        """
+        """Return the next item, and transcribe meanwhile; None: the recording's source stopped."""
         if (frame := self._inbox.replayed()) is not None:
             return frame
         while (wait_s := self._turns.idle.wait_s) is not None and self._inbox.empty():
@@ -394,10 +387,7 @@ class Engine:
         self._dialogue.enter(State.READY)
 
     def _replace_speaker(self) -> None:
-        """Replace the speaker that failed during an answer.
-
-        Meanwhile the microphone is closed too, so nothing can be recorded.
-        """
+        """Replace the speaker that failed. Nothing can be recorded meanwhile."""
         if self._components.devices.watched:
             self._dialogue.enter(State.LOADING)
         self._components.report(self._components.devices.replace_speaker())

@@ -34,10 +34,7 @@ class NewTurn(Command, frozen=True):
 
 
 class Talk(NewTurn, frozen=True):
-    """Cut off any answer and listen to `source` from `at` on.
-
-    `paced` False: its frames come faster than in real time.
-    """
+    """Cut off any answer; listen to `source` from `at` on. `paced` False: not in real time."""
 
     at: float | None = None
     source: str = MICROPHONE
@@ -144,10 +141,7 @@ class InsertTurn(Command, frozen=True):
 
 
 class AddResult(Command, frozen=True):
-    """Add the result of a call that the client ran to the user's part that led to it.
-
-    The next Answer words it.
-    """
+    """Add the result of a call that the client ran. The next Answer words it."""
 
     finished: FinishedCall
 
@@ -214,10 +208,7 @@ class Ring(Command, frozen=True):
 
 
 class Speak(Command, frozen=True):
-    """End any recording or answer, and read `text` aloud once. It is not a turn.
-
-    The next turn, Cancel or Speak ends it.
-    """
+    """End any recording or answer, and read `text` aloud, up to the next turn, Cancel or Speak."""
 
     text: str
 

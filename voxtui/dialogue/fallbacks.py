@@ -19,10 +19,7 @@ P = TypeVar("P", bound=Closable)
 @final
 @dataclass(frozen=True, slots=True)
 class Fallbacks(Generic[P]):
-    """Functions that make the same part, best first. A made part is not loaded yet.
-
-    Each raises ModelError if this machine cannot run its part.
-    """
+    """Makers of an unloaded part, best first. Each raises ModelError if it cannot run here."""
 
     makers: tuple[Callable[[], P], ...]
     first_only: bool = False

@@ -66,9 +66,7 @@ class Inbox:
         self._queue.put(frame)
 
     def post(self, command: commands.Command, begun: datetime | None = None) -> int:
-        """Enqueue `command`. Return the number of the turn that it begins, answers or ends, or 0.
-
-        The number of an announcement is negative.
+        """Enqueue `command`. Return the number of its turn, or of an announcement (negative), or 0.
 
         `begun`: the local time of the first key of a text that is typed.
         """
@@ -163,10 +161,7 @@ class Inbox:
         return self.typing
 
     def _silence(self) -> int:
-        """End the announcement that is spoken, and drop a Speak that waits.
-
-        Returns the number of the former; 0: none is spoken.
-        """
+        """End the spoken announcement, and drop a Speak that waits. Returns its number, or 0."""
         answering, requested = self.answering, self._requested
         if requested is not None and requested is not answering:
             requested.cancel()

@@ -95,10 +95,7 @@ class Recording:
         return Origin(self._number, begin, extent.last_speech + 1)
 
     def utterance(self, extent: Extent | None = None) -> Utterance | None:
-        """Return the sound from the first to the last speech frame, padded; None without speech.
-
-        `extent` limits it to an earlier state of the recording.
-        """
+        """Return the sound of all speech up to `extent`, padded; None without speech."""
         import numpy as np
 
         origin = self.origin(extent or self._extent)

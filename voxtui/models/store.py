@@ -11,7 +11,6 @@ import errno
 import hashlib
 import os
 import shutil
-import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +23,7 @@ from msgspec.structs import replace
 
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import Model, ModelFile, models_directory
+from voxtui.settings.files import open_regular, read_file, write_file
 
 BLOCK = 1 << 20
 """bytes of a transfer"""
@@ -47,9 +47,8 @@ class ChecksumMismatch(ModelError):
     """A download is not the released file. It was deleted."""
 
 
-def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading. Raises OSError for another kind; never blocks on a FIFO."""
-    return os.fdopen(_regular(path, os.O_RDONLY), "rb")
+def open_content(path: Path) -> BinaryIO:
+    return os.fdopen(open_regular(path), "rb")
 
 
 def open_partial(path: Path) -> BinaryIO:
@@ -57,8 +56,11 @@ def open_partial(path: Path) -> BinaryIO:
 
     Refuses links, because a link could make the download overwrite a file outside of the store.
     """
-    descriptor = _regular(partial_path(path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
-    file = os.fdopen(descriptor, "r+b")
+    partial = partial_path(path)
+    file = os.fdopen(open_regular(partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+    if os.fstat(file.fileno()).st_nlink > 1:
+        file.close()
+        raise OSError(errno.EMLINK, "It has a second hard link", str(partial))
     file.seek(0, os.SEEK_END)
     return file
 
@@ -98,11 +100,8 @@ class CheckRecord(msgspec.Struct, frozen=True):
 
 
 def hash_file(path: Path, algorithm: str) -> Generator[None, None, CheckRecord]:
-    """Hash `path` with `sha256` or `git`, and return its record. Yields after each block.
-
-    Takes seconds per gigabyte. Raises OSError.
-    """
-    with open_regular(path) as content:
+    """Return the record of `path` by `sha256` or `git`. Yields after each block. Raises OSError."""
+    with open_content(path) as content:
         attributes = os.fstat(content.fileno())
         found = hashlib.sha256()
         if algorithm == "git":  # SHA-1, after a header with the length
@@ -126,10 +125,7 @@ def is_released(path: Path, file: ModelFile, stop: Flag = NEVER) -> bool:
 
 
 def has_digest(path: Path, digest: str, stop: Flag = NEVER) -> bool:
-    """Hash `path`. If the result is `digest`, record it and return True.
-
-    Raises OSError, and Stopped soon after `stop` is set.
-    """
+    """Return True, and record it, if `digest` is that of `path`. Raises OSError, Stopped."""
     hashing = hash_file(path, digest.partition(":")[0])
     while True:
         try:
@@ -158,10 +154,7 @@ def is_unchanged(path: Path) -> bool:
 
 
 def place(path: Path, file: ModelFile) -> Generator[None]:
-    """Check the partial download of `path`, then move it to `path`. Yields meanwhile.
-
-    Deletes a partial download with another digest and raises ChecksumMismatch.
-    """
+    """Check the partial download of `path`, and move it there. Yields. Raises ChecksumMismatch."""
     partial = partial_path(path)
     checked = yield from hash_file(partial, file.digest.partition(":")[0])
     if checked.digest != file.digest:
@@ -186,39 +179,15 @@ def _record_of(digest: str, attributes: os.stat_result) -> CheckRecord:
 
 
 def _record(path: Path) -> CheckRecord | None:
-    with suppress(OSError, msgspec.MsgspecError), open_regular(record_path(path)) as file:
-        return msgspec.json.decode(file.read(MAX_RECORD), type=CheckRecord)
+    with suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(read_file(record_path(path), MAX_RECORD), type=CheckRecord)
     return None
 
 
 def _write_record(path: Path, record: CheckRecord) -> None:
     """Replace the record of `path`. If that fails, the file is hashed before each use."""
-    target = record_path(path)
-    new = target.with_name(f"{target.name}.{os.getpid()}")
     with suppress(OSError):
-        new.unlink(missing_ok=True)
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(record))
-        new.replace(target)
-
-
-def _regular(path: Path, flags: int) -> int:
-    try:
-        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
-            raise OSError(errno.ELOOP, "It is a symbolic link", str(path)) from error
-        raise
-    attributes = os.fstat(descriptor)
-    if stat.S_ISREG(attributes.st_mode) and (flags == os.O_RDONLY or attributes.st_nlink == 1):
-        return descriptor
-    os.close(descriptor)
-    if stat.S_ISDIR(attributes.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if stat.S_ISREG(attributes.st_mode):
-        raise OSError(errno.EMLINK, "It has a second hard link", str(path))
-    raise OSError(errno.EINVAL, "It is not a regular file", str(path))
+        write_file(record_path(path), msgspec.json.encode(record))
 
 
 def _size(path: Path) -> int:

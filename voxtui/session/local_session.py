@@ -26,12 +26,12 @@ from voxtui.session.user_session import (
     UserSession,
     UserSessionEvent,
 )
+from voxtui.settings.files import read_file
 from voxtui.settings.paths import notes_file
 from voxtui.settings.save import save_values
 from voxtui.settings.sources import with_value
 from voxtui.storage.conversation_database import Conversations, history_file
 from voxtui.storage.conversation_writer import ConversationWriter
-from voxtui.storage.files import read_file
 from voxtui.storage.saved_session import Record, saved_sessions
 
 if TYPE_CHECKING:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from voxtui.errors import ConfigError
+from voxtui.settings.files import read_file
 
 if TYPE_CHECKING:
     from platformdirs import PlatformDirs
@@ -51,15 +52,14 @@ def read_config(path: Path) -> str:
     Raises ConfigError, also for a file that the TOML parser would need minutes or gigabytes for.
     """
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ConfigError(f"{path}: is not a regular file.")
-            data = file.read(LARGEST_CONFIG + 1)
+        data = read_file(path, LARGEST_CONFIG + 1)
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: there is no such file.") from error
     except IsADirectoryError as error:
         raise ConfigError(f"{path}: is a directory, not a file.") from error
     except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise ConfigError(f"{path}: is not a regular file.") from error
         raise ConfigError(f"{path}: cannot be read: {error.strerror}.") from error
     if len(data) > LARGEST_CONFIG:
         raise ConfigError(f"{path}: is larger than 1 MB.")
@@ -72,11 +72,6 @@ def read_config(path: Path) -> str:
         if line.count(".") > MOST_DOTS:
             raise ConfigError(f"{path}: line {number} has more than {MOST_DOTS} dots.")
     return text
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a file; a FIFO too, without waiting for its writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def notes_file(named: str) -> Path:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -13,14 +10,12 @@ from typing import Any, cast
 import msgspec
 
 from voxtui.errors import ConfigError
+from voxtui.settings.files import write_file
 from voxtui.settings.paths import read_config, user_config_file
 
 
 def save_values(values: Mapping[str, Any]) -> Path:
-    """Write these keys to the user's config file and return its path. Comments stay.
-
-    Raises ConfigError and leaves the file unchanged.
-    """
+    """Write keys to the user's config file, beside its comments. Returns it. Raises ConfigError."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -33,28 +28,14 @@ def save_values(values: Mapping[str, Any]) -> Path:
             for section in sections:
                 table = table.setdefault(section, tomlkit.table())
             table[name] = value
-        _replace(path.resolve(), tomlkit.dumps(document))  # keeps a symbolic link
+        # By its own path, so that a symbolic link to it stays.
+        write_file(path.resolve(), tomlkit.dumps(document).encode(), keeps_mode=True)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}.") from error
     except (TOMLKitError, AttributeError, TypeError) as error:
         # The last two: a key of ours is a table there, or a section is none.
         raise ConfigError(f"{path}: is not a valid config file; it was not changed.") from error
     return path
-
-
-def _replace(file: Path, text: str) -> None:
-    """Replace the content of `file` at once, or leave it unchanged. Raises OSError."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{file.name}-", dir=file.parent)
-    new = Path(name)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as writing:
-            writing.write(text)
-        if file.exists():
-            shutil.copymode(file, new)
-        os.replace(new, file)
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def toml_value(value: Any) -> str:

@@ -70,10 +70,7 @@ class LoadedConfig:
 
 
 def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, str]) -> LoadedConfig:
-    """Read the file at `path`, else the first one found; then the environment; then `sets`.
-
-    Raises ConfigError, whose message begins with the place of the error.
-    """
+    """Read the file, then the environment, then `sets`. Raises ConfigError with the place first."""
     notice = _notice() if path is None else ""
     project = path is None and os.path.lexists(PROJECT_FILE)
     path = path or active_config_file()
@@ -166,10 +163,7 @@ def value_of(config: Config, key: str) -> Any:
 
 
 def with_value(config: Config, key: str, value: Any, source: str = "chosen") -> Config:
-    """Return a copy of `config` with `key` set to `value`.
-
-    Raises ConfigError, which names `source`, if the value is invalid.
-    """
+    """Return a copy of `config` with `key` set. Raises ConfigError, which names `source`."""
     *sections, name = key.split(".")
     changed: Any = _checked(source, key, value)
     try:

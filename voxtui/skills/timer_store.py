@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from voxtui.dialogue.events import Countdown
 from voxtui.errors import InputError
-from voxtui.storage.files import read_file, write_private
+from voxtui.settings.files import read_file, write_file
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -213,7 +213,7 @@ def _read(path: Path, kind: type[list[T]]) -> list[T]:
 def _write(path: Path, entries: object) -> None:
     data = msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n"
     try:
-        write_private(path, data)
+        write_file(path, data)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}.") from error
 

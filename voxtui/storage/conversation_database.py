@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 
 from voxtui.errors import InputError, strip_control_characters
+from voxtui.settings.files import open_regular, read_file, write_file
 from voxtui.settings.paths import user_folders
-from voxtui.storage.files import open_private, read_file, write_private
 
 VERSION = 1
 """`user_version` of the file. A file of a newer voxtui is left alone."""
@@ -276,7 +276,7 @@ class Conversations:
         try:
             if writes:
                 self.file.parent.mkdir(parents=True, exist_ok=True)
-                os.close(open_private(self.file, os.O_RDWR | os.O_CREAT))
+                os.close(open_regular(self.file, os.O_RDWR | os.O_CREAT))
             # SQLite opens a file that it may only read for reading, and rolls back after a crash.
             address = f"{self.file.absolute().as_uri()}?mode=rw"
             database = sqlite3.connect(
@@ -339,7 +339,7 @@ def export(conversations: Conversations, summary: Summary, folder: Path) -> Path
     text = as_markdown(summary, [*conversations.read(summary.id).values()])
     place = folder / f"conversation-{summary.id}.md"
     try:
-        write_private(place, text.encode())
+        write_file(place, text.encode())
     except OSError as error:
         raise InputError(f"{place}: cannot be written: {error.strerror}.") from error
     return place

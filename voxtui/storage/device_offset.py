@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from voxtui.errors import InputError
+from voxtui.settings.files import open_regular, read_file
 from voxtui.settings.paths import user_folders
-from voxtui.storage.files import open_private, read_file
 
 LARGEST_BYTES = 10_000
 
@@ -21,7 +21,7 @@ def save_offset(path: Path, speaker: str, microphone: str, offset: float) -> Non
     known = {"speaker": speaker, "microphone": microphone, "offset_ms": round(offset * 1000, 1)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(open_private(path, os.O_WRONLY | os.O_CREAT), "w", encoding="utf-8") as file:
+        with os.fdopen(open_regular(path, os.O_WRONLY | os.O_CREAT), "w", encoding="utf-8") as file:
             file.truncate()
             file.write(json.dumps(known) + "\n")
     except OSError as error:

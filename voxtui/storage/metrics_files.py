@@ -25,8 +25,8 @@ from voxtui.dialogue.data import MICROPHONE, OWN_SOURCES, TYPED
 from voxtui.dialogue.events import Event, TurnFinished, TurnStarted
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.errors import InputError
+from voxtui.settings.files import open_regular, read_file
 from voxtui.settings.paths import user_folders
-from voxtui.storage.files import open_private, read_file
 
 _log = logging.getLogger(__name__)
 
@@ -223,7 +223,7 @@ class MetricsWriter:
 
 def _append(file: Path, line: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    opened = open_private(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    opened = open_regular(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
         size = os.fstat(opened).st_size
         if size and os.pread(opened, 1, size - 1) != b"\n":  # a full disk cut the last line off

@@ -10,7 +10,7 @@ from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from voxtui.storage.files import open_private
+from voxtui.settings.files import open_regular
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -71,7 +71,7 @@ def native_stderr_in(log: Path) -> Generator[None]:
 def _open_log(log: Path) -> int:
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        found = open_private(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        found = open_regular(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.fchmod(found, 0o600)  # an older voxtui created it with the umask's mode
         os.truncate(found, 0)
     except OSError:

@@ -11,7 +11,7 @@ import msgspec
 
 from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import InputError, how_to_install, one_line
-from voxtui.storage.files import read_file
+from voxtui.settings.files import read_file
 from voxtui.tools.words import plain, whole_requests
 
 FILE_BYTES = 10_000_000

@@ -11,8 +11,8 @@ import msgspec
 
 from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import InputError, one_line
+from voxtui.settings.files import open_regular, read_file
 from voxtui.skills.rules.normalise import strip_courtesy
-from voxtui.storage.files import open_private, read_file
 from voxtui.tools.words import LONGEST_REQUEST, OF_ONES_OWN, whole_requests
 
 FILE_BYTES = 200_000
@@ -115,7 +115,7 @@ class Notes:
             return ToolResult("", "That is in your notes already.")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            opened = open_private(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            opened = open_regular(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             try:
                 head = "" if os.fstat(opened).st_size else HEAD
                 os.write(opened, f"{head}- {note}\n".encode())

@@ -50,8 +50,6 @@ def check_installed() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """The parts for one language."""
-
     phonemes: Callable[[str], str]
     styles: Any
     """a tensor or array: the voice for each number of phonemes"""

@@ -60,8 +60,6 @@ class StatusError(RemoteError):
 
 @dataclass(slots=True)
 class NetworkTimes:
-    """Network times of one turn's requests."""
-
     sent_at: float | None = None
     """monotonic seconds at which the first request was sent"""
     network_s: float = 0.0
@@ -334,10 +332,7 @@ def _sentence(text: str) -> str:
 
 
 def api_key(variable: str = KEY) -> str:
-    """Return the API key of an environment variable, or "".
-
-    Raises RemoteError if no header can carry it.
-    """
+    """Return the API key in `variable`, or "". Raises RemoteError if no header can carry it."""
     key = os.environ.get(variable, "").strip() if variable else ""
     if not re.fullmatch(r"[!-~]*", key):
         raise RemoteError(

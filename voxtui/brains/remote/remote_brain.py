@@ -377,9 +377,8 @@ def find_model(
 ) -> Generator[None, None, str]:
     """Return `model`, or the server's only model. Yields until then. Raises RemoteError.
 
-    `setting` is the config key or the option of the model.
-
-    Notifies the user if the server does not list the model, but may have it.
+    `setting` is the config key or the option of the model. Notifies the user if the server does not
+    list the model, but may have it.
     """
     models = yield from endpoint.models()
     if models is None and model and endpoint.may_lack_v1:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from voxtui.brains.prompting import instruction
 from voxtui.brains.reply_form import QUOTING
 from voxtui.brains.reply_language import ReplyLanguage
-from voxtui.brains.voxtral.cuda_errors import first_line, is_full, never_free, sentence_of
+from voxtui.brains.voxtral.cuda_errors import is_full, never_free, sentence_of
 from voxtui.brains.voxtral.model_thread import ModelThread, ModelWork, PrefillTimes, report_while
 from voxtui.brains.voxtral.prompt import (
     TOOL_CALLS,
@@ -50,7 +50,7 @@ from voxtui.dialogue.protocols import (
 )
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.dialogue.timestamps import Milestone, Timestamps
-from voxtui.errors import ModelError, how_to_install
+from voxtui.errors import ModelError, first_line, how_to_install
 
 if TYPE_CHECKING:
     from voxtui.brains.voxtral.fast_path import FastPath
@@ -172,18 +172,9 @@ class VoxtralBrain:
     def _fetch(self, model: Model, progress: Progress) -> None:
         from voxtui.models.download import download
 
-        done: float | None = None
-
-        def run(stopping: Flag) -> None:
-            def on_bytes(here: int, size: int) -> None:
-                nonlocal done
-                done = here / size
-                if stopping.is_set():
-                    raise InterruptedError
-
-            download(model, "auto", on_bytes)
-
-        report_while(progress, f"fetching {self._directory.name}", run, lambda: done)
+        step = f"fetching {self._directory.name}"
+        progress(step, None)
+        download(model, progress=lambda here, size: progress(step, here / size))
 
     def _load(self) -> None:
         try:
@@ -215,10 +206,7 @@ class VoxtralBrain:
         self.transcriber.embedder = self.generator.embedder
 
     def _rehearse(self, stopping: Flag) -> None:
-        """Answer and transcribe noise, because the first use of each kernel is slow.
-
-        Longer noise follows where that costs little: other lengths use other kernels.
-        """
+        """Answer and transcribe noise, because the first use of each kernel and length is slow."""
         import numpy as np
 
         from voxtui.brains.voxtral.generate import REHEARSED

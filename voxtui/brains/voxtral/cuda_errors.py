@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-from voxtui.errors import ModelError
+from voxtui.errors import ModelError, first_line
 from voxtui.models.cuda import VOXTRAL_MEMORY
 from voxtui.settings.paths import user_folders
 
@@ -80,10 +80,6 @@ def too_little_memory(device: str, memory: float) -> ModelError:
     return ModelError(
         f"Too little free memory on {device} for Voxtral.", "`nvidia-smi` shows what uses it."
     )
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 class Marker:

@@ -25,13 +25,13 @@ import torch
 
 from voxtui.brains.voxtral import graphs
 from voxtui.brains.voxtral.audio_encoder import AudioEmbedder
-from voxtui.brains.voxtral.cuda_errors import TRY_AGAIN, Marker, first_line, is_full
+from voxtui.brains.voxtral.cuda_errors import TRY_AGAIN, Marker, is_full
 from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.generate import NotNumbers, ReplyGenerator
 from voxtui.brains.voxtral.model_thread import ModelThread, ModelWork
 from voxtui.brains.voxtral.prompt import EOS, PromptClip, PromptIds, PromptTurn, chat
 from voxtui.brains.voxtral.weights import packaged_clips, reply_generator
-from voxtui.errors import ModelError, RestartNeeded
+from voxtui.errors import ModelError, RestartNeeded, first_line
 from voxtui.models.cuda import why_not_compiled
 from voxtui.settings.paths import user_folders
 
@@ -189,10 +189,7 @@ def _captured(plain: ReplyGenerator, sampling: Sampling) -> Generator[None, None
 
 
 def use_kernels(decoder: Decoder) -> None:
-    """Make each decode step of `decoder` use our kernels. Raises ModelError if that is impossible.
-
-    They are compiled at their first use.
-    """
+    """Make each decode step use our kernels, which are compiled at first use. Raises ModelError."""
     device = decoder.embedding.device
     if device.type != "cuda":
         raise ModelError("There is no GPU for kernels.")

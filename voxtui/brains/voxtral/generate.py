@@ -139,8 +139,6 @@ class Sampler:
 
 @dataclass(slots=True)
 class RunCounts:
-    """Counts the runs of the model."""
-
     prefills: int = 0
     prefilled: int = 0
     """tokens"""

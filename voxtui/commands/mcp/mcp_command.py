@@ -14,10 +14,7 @@ from voxtui.terminal.native_stderr import native_log, native_stderr_in
 
 
 def run(config: Config, resident: Sequence[str]) -> None:
-    """Serve until stdin ends. `resident`: the command that starts the process of the recogniser.
-
-    Raises InputError.
-    """
+    """Serve until stdin ends. `resident`: the command of the recogniser. Raises InputError."""
     if find_spec("mcp") is None:
         raise InputError("voxtui mcp needs mcp, which is not installed.", how_to_install("mcp"))
     if sys.stdin.isatty():

@@ -89,10 +89,7 @@ class Components:
         return len(self._brains.makers) > 1
 
     def load(self, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
-        """Load the voice and the brain, unless they are loaded. Raises ModelError.
-
-        `options` are those of the first answer.
-        """
+        """Load the voice and the brain, if missing, for answers in `options`. Raises ModelError."""
         if self._voices is not None and self.voice is None:
             self.voice = self._load_voice(self._voices, self.config)
         if self._brain is None:
@@ -159,10 +156,7 @@ class Components:
             self._config.loaded_brain = ""
 
     def replace_lost_brain(self, reason: ModelLost) -> None:
-        """Load the next brain in the place of the one that was lost.
-
-        If none can be loaded, the lost one stays, and a notice reports it.
-        """
+        """Load the next brain in place of the lost one, which stays if none can be loaded."""
         try:
             self._use_brain(Fallbacks(self._brains.makers[1:]))
         except ModelError as error:
@@ -171,10 +165,7 @@ class Components:
         self._emit(Notice(f"The {self.brain.name} brain answers from now on. {reason}"))
 
     def can_speak(self) -> bool:
-        """Return True if an answer can be spoken now; report a voice that is stuck.
-
-        Tries a speaker that is missing.
-        """
+        """Return True if answers can be spoken now. Tries a missing speaker."""
         for event in self.devices.try_speaker():
             self._emit(event)
         if self.voice is None or self.devices.speaker is None or self.muted:

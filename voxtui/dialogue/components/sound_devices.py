@@ -113,10 +113,7 @@ class SoundDevices:
             self.microphone.attend(attended or self.is_unproven)
 
     def delivered(self) -> list[Event]:
-        """Note that the microphone works: if it is lost, another one is tried.
-
-        Returns the events to report if it is one that came back.
-        """
+        """Note that the microphone works. Returns the events of one that came back."""
         self.is_unproven = False
         if self._candidate is None:
             return []
@@ -182,10 +179,7 @@ class SoundDevices:
         self._candidate = None
 
     def open(self) -> list[Event]:
-        """Open both. The system's default replaces one that cannot be opened.
-
-        Returns the events to report. Called again after `close`, it tries both again.
-        """
+        """Open both, also again after `close`, or the system's defaults. Returns the events."""
         self.microphone, self.speaker = self._chosen
         events: list[Event] = []
         if self.speaker is not None:

@@ -19,10 +19,7 @@ answer; after a cut it would have to read more in the same pause."""
 
 
 class History:
-    """The past turns. Beyond the latest `history.turns`, the user's audio becomes text.
-
-    The brain in force decides how much stays.
-    """
+    """The past turns, as the brain in force allows. Beyond `history.turns`, audio becomes text."""
 
     def __init__(self, config: LiveConfig) -> None:
         self._config = config
@@ -130,9 +127,7 @@ def _has_input(turn: PastTurn) -> bool:
 def _divided(
     turns: list[PastTurn], most_tokens: int, delay: float
 ) -> tuple[list[PastTurn], list[PastTurn]]:
-    """Return the turns that stay, and the oldest ones if all are too long together.
-
-    They are too long beyond `delay` times the most tokens.
+    """Return the turns that stay, and the oldest ones beyond `delay` times the most tokens.
 
     Attached texts always stay, and so does the newest turn if it fits alone.
     """
@@ -165,8 +160,5 @@ def _as_text(turn: PastTurn) -> PastTurn:
 
 
 def _size(turn: PastTurn) -> int:
-    """Count a turn's tokens as text: the reply's exactly, the user's estimated at 3 bytes each.
-
-    The line with the time has two bytes a token, because each digit is one.
-    """
+    """Count tokens: exactly in the reply, 3 bytes each in words, 2 in the time, which is digits."""
     return len(turn.reply) + len(turn.user_text.encode()) // 3 + len(turn.clock) // 2 + 8

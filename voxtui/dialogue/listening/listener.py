@@ -213,10 +213,7 @@ class Listener:
         self._endpointer.skip()
 
     def note_speech(self, timestamps: Timestamps, words: str = "") -> None:
-        """Drop frames that were captured while our own speech was audible.
-
-        `words` were spoken; they are empty for another sound.
-        """
+        """Drop frames from while our `words`, or another sound of ours, were audible."""
         first = timestamps.at(Milestone.FIRST_SOUND)
         if first is None:
             return

@@ -223,10 +223,7 @@ class SpokenReply:
     """How a reply is spoken."""
 
     def style(self, clause: str) -> tuple[float | None, str]:
-        """Return the speed and the language of a reply by its first clause.
-
-        Speed None: as configured.
-        """
+        """Return the speed (None: as configured) and the language, by the first clause."""
         return None, "en"
 
     def begins(self) -> None:

@@ -11,10 +11,7 @@ BURST_SECONDS = 0.02
 
 
 class SpeechPacing:
-    """Predicts the end of the speech made so far, and the time that the next clause takes.
-
-    Reads no clock: every `now` is in monotonic seconds.
-    """
+    """Predicts when speech ends, and how long a clause takes. `now` is in monotonic seconds."""
 
     def __init__(self) -> None:
         self._ends: float | None = None
@@ -30,10 +27,7 @@ class SpeechPacing:
         self._ends = max(now, self._ends or now) + seconds
 
     def patience(self, characters: int, now: float) -> float | None:
-        """Return for how many seconds the voice may wait for more text.
-
-        `characters` wait to be spoken. None: nothing is being spoken yet, so there is no limit.
-        """
+        """Return the longest wait in seconds while `characters` wait; None: nothing is spoken."""
         if self._ends is None:
             return None
         making_s = characters * self._making_s / max(1, self._characters)

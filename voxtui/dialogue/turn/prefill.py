@@ -50,10 +50,7 @@ class HistoryPrefill:
         self._progress = PrefillTracker()
 
     def read(self, past: Past) -> None:
-        """Let the brain read `past`, and the time of a turn that would begin now.
-
-        Returns at once; another turn ends it.
-        """
+        """Let the brain read `past` and the present time. Returns at once; a turn ends it."""
         options = self._dialogue.timed_options(past)
         self._dialogue.components.brain.read(
             TurnRequest(past, cancelled=threading.Event(), options=options), self._report

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from voxtui.errors import InputError
+from voxtui.settings.files import read_file, write_file
 from voxtui.settings.paths import user_folders
-from voxtui.storage.files import read_file, write_private
 
 FILE_BYTES = 4_000_000
 
@@ -103,6 +103,6 @@ def write_approvals(path: Path, approvals: Iterable[AllowedTool]) -> None:
     """Replace the file by one that only the user can read. Raises InputError."""
     data = msgspec.json.format(msgspec.json.encode(tuple(approvals)), indent=1)
     try:
-        write_private(path, data + b"\n")
+        write_file(path, data + b"\n")
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}.") from error

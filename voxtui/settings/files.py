@@ -1,0 +1,58 @@
+"""Open and replace files without hanging, and without writing through links."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+    """Open the regular file `path` and return its descriptor. Raises OSError for another kind.
+
+    For writing no link is followed: it may name a file that others chose. A new file has `mode`.
+    O_NONBLOCK: opening a FIFO does not wait for its other end.
+    """
+    links = 0 if flags == os.O_RDONLY else os.O_NOFOLLOW
+    try:
+        descriptor = os.open(path, flags | links | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    except OSError as error:
+        if links and error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "It is a symbolic link", str(path)) from error
+        raise
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(kind):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "It is not a regular file", str(path))
+
+
+def read_file(path: Path, limit: int) -> bytes:
+    with os.fdopen(open_regular(path), "rb") as file:
+        return file.read(limit)
+
+
+def write_file(path: Path, data: bytes, keeps_mode: bool = False) -> None:
+    """Replace the file `path`, in one step, by one of mode 0600 with `data`. Raises OSError.
+
+    Makes its folder. A link at `path` is replaced, not followed. `keeps_mode`: the permissions of
+    the old file stay.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    opened, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(opened, "wb") as file:
+            file.write(data)
+        if keeps_mode and path.exists():
+            shutil.copymode(path, name)
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
