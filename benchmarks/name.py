@@ -182,8 +182,8 @@ def recordings(ears: Ears, files: Iterable[Path]) -> None:
             if after_name(words, NAME) is not None:
                 false.append(f"{file.name}: {words}")
                 print(false[-1], flush=True)
-    print(f"{sound_s / 3600:.2f} h, of which {speech_s / 3600:.2f} h of speech in {heard} utterances;"
-          f" {unread} files are no sound")  # fmt: skip
+    print(f"{sound_s / 3600:.2f} h of sound, {speech_s / 3600:.2f} h of speech")
+    print(f"{heard} utterances; {unread} files are no sound")
     print(f"false calls: {len(false)} {false}")
     share = (ears.detector_s / sound_s, ears.recogniser_s / sound_s)
     print(f"share of a core: detector {share[0]:.1%}, recogniser {share[1]:.1%} (one pass)")
