@@ -107,7 +107,6 @@ class Model:
 
     @property
     def known_files(self) -> tuple[ModelFile, ...]:
-        """The files whose hashes are known here; empty if the hub lists them."""
         return (self.file,) if self.file else self.files
 
     @property

@@ -86,8 +86,6 @@ SHARE = 0.25
 
 @dataclass(slots=True)
 class SpokenUtterance:
-    """An utterance while it is being spoken."""
-
     past: Past
     recording: Recording
     cancelled: Flag
@@ -368,7 +366,6 @@ class VoxtralBrain:
 
     @property
     def newest(self) -> ModelWork | None:
-        """The work that was requested last, for tests and benchmarks to wait for."""
         return self._thread.newest
 
     def close(self) -> None:
