@@ -6,7 +6,7 @@
 Without options of `voxtui serve` the parts of the server only wait. A client opens a session,
 talks for some turns, hangs up, and comes back. Every tenth one vanishes in the middle of a turn or
 of an HTTP request instead, and comes back a second later. The exit code is 1 if a session, a
-socket, a process or a file is left, or if an answer is missing.
+socket, a process or a file is left, if memory grows, or if an answer is missing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import json
 import math
 import os
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -59,9 +60,15 @@ HTTP_SHARE = 0.5
 BACK_SECONDS = 1.0
 """A program that was killed is started again after so long."""
 
-SAMPLE_SECONDS = 10.0
+SAMPLE_SECONDS = 30.0
+
+SETTLED_SECONDS = 600.0
+"""From then on memory must not grow."""
 
 ENDING_SECONDS = 20.0
+
+IDLE_SECONDS = 11.0
+"""The server's pool of threads ends a worker at the first request after 10 s without work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +259,48 @@ def left_over(server: Server, folder: Path, files: int, before: Sample) -> dict[
         time.sleep(0.2)  # the server closes its sessions in its own time
 
 
+async def one_visit(url: str) -> None:
+    line = await Line.open(url)
+    line.close()
+
+
+def threads_of(server: Server) -> list[str]:
+    """Return the names of the threads of a scripted server."""
+    os.kill(server.pid, signal.SIGUSR1)
+    while not (line := server.output.readline()).startswith("["):
+        assert line  # it is about the page
+    return json.loads(line)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A least-squares slope with its 95 % confidence interval, per hour."""
+
+    slope: float
+    low: float
+    high: float
+
+
+def growth(samples: list[Sample], name: str) -> Growth | None:
+    """Return how a number grows after SETTLED_SECONDS; None: there are too few samples.
+
+    Neighbouring samples are alike, so they count as fewer: the interval is widened by the
+    correlation of neighbouring residuals, as for an autoregressive series of the first order.
+    """
+    late = [one for one in samples if one.second >= SETTLED_SECONDS]
+    if len(late) < 10:
+        return None
+    hours = np.array([one.second / 3600 for one in late])
+    values = np.array([getattr(one, name) for one in late], dtype=float)
+    slope, start = np.polyfit(hours, values, 1)
+    rest = values - slope * hours - start
+    error = math.sqrt((rest**2).sum() / (len(late) - 2) / ((hours - hours.mean()) ** 2).sum())
+    alike = (rest[1:] * rest[:-1]).sum() / max((rest**2).sum(), 1e-9)
+    alike = min(max(alike, 0.0), 0.95)
+    half = 2 * error * math.sqrt((1 + alike) / (1 - alike))
+    return Growth(round(slope, 2), round(slope - half, 2), round(slope + half, 2))
+
+
 def report(found: dict[str, Any]) -> str:
     samples = found["samples"]
     lines = [
@@ -262,12 +311,19 @@ def report(found: dict[str, Any]) -> str:
     for name in NUMBERS:
         times: dict[str, float] = found[name] or {}
         lines.append(f"{name:16} p50 {number(times.get('p50'))}  p95 {number(times.get('p95'))}")
-    for one in [*samples[: -1 : max(1, len(samples) // 10)], samples[-1]]:
+    for one in [*samples[: -2 : max(1, len(samples) // 10)], *samples[-2:]]:
         lines.append(
             f"{one['second']:6.0f} s: {one['rss_mb']:7.1f} MB, {one['processes']} processes, "
             f"{one['threads']:4} threads, {one['files']:4} files, {one['sockets']:4} sockets, "
             f"{one['turns']:6} turns, load {one['load']}"
         )
+    for name, one in found["growth"].items():
+        if one is not None:
+            lines.append(
+                f"{name} per hour after {SETTLED_SECONDS / 60:.0f} min: {one['slope']} "
+                f"({one['low']} to {one['high']})"
+            )
+    lines += [f"threads {when}: {', '.join(names)}" for when, names in found["threads"].items()]
     return "\n".join([*lines, f"left: {found['left']}"])
 
 
@@ -293,11 +349,23 @@ def main() -> None:
         with started(module, options) as server:
             process, began = psutil.Process(server.pid), time.monotonic()
             files = len([*Path(folder).iterdir()])
+            threads: dict[str, list[str]] = {}
+            if not asked.serve:
+                threads["before"] = threads_of(server)
             samples = [sample(process, began, 0)]
             visit = Visit(server.url, clip, spoken, began + asked.seconds, asked.away)
             asyncio.run(talk(process, asked.clients, visit, crowd, samples))
+            grown = {name: growth(samples, name) for name in ("rss_mb", "threads", "files")}
             left = left_over(server, Path(folder), files, samples[0])
             samples.append(sample(process, began, len(crowd.answers)))
+            if not asked.serve:
+                threads["after"] = threads_of(server)
+            time.sleep(IDLE_SECONDS)
+            asyncio.run(one_visit(server.url))
+            left = left_over(server, Path(folder), files, samples[0])
+            samples.append(sample(process, began, len(crowd.answers)))
+            if not asked.serve:
+                threads["after one more visit"] = threads_of(server)
     found: dict[str, Any] = {
         "machine": about,
         "clients": asked.clients,
@@ -308,6 +376,8 @@ def main() -> None:
         "killed": crowd.killed,
         "refused": crowd.refused,
         "samples": [asdict(one) for one in samples],
+        "growth": {name: one and asdict(one) for name, one in grown.items()},
+        "threads": threads,
         "left": left,
     }
     for name in NUMBERS:
@@ -315,7 +385,9 @@ def main() -> None:
     if asked.json is not None:
         asked.json.write_text(json.dumps(found, indent=1) + "\n")
     print(report(found))
-    sys.exit(bool(crowd.failed or any(left.values())))
+    memory = grown["rss_mb"]
+    grows = memory is not None and memory.low > 0
+    sys.exit(bool(crowd.failed or grows or any(left.values())))
 
 
 if __name__ == "__main__":

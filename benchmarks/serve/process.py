@@ -9,6 +9,7 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import IO
 
 from voxtui.errors import ModelError
 
@@ -31,6 +32,8 @@ class Server:
     start_seconds: float
     """from the start of the process until it accepts requests"""
     pid: int
+    output: IO[str]
+    """what it prints after its ready line"""
 
 
 @contextmanager
@@ -48,7 +51,7 @@ def started(module: str, arguments: Sequence[str]) -> Generator[Server]:
         ready = READY.match(process.stdout.readline())
         if ready is None:
             raise ModelError("The server did not start.", "Its message stands above.")
-        yield Server(ready[1], time.monotonic() - began, process.pid)
+        yield Server(ready[1], time.monotonic() - began, process.pid, process.stdout)
     finally:
         process.terminate()
         try:

@@ -1,10 +1,17 @@
-"""`python -m benchmarks.serve.scripted_server SESSIONS`: voxtui serve with parts that only wait."""
+"""`python -m benchmarks.serve.scripted_server SESSIONS`: voxtui serve with parts that only wait.
+
+SIGUSR1 makes it print the names of its threads, as a line of JSON.
+"""
 
 from __future__ import annotations
 
+import json
+import signal
 import sys
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from types import FrameType
 
 from benchmarks.stubs import LoudnessDetector, Script, WaitingBrain, WaitingVoice
 from voxtui.errors import VoxtuiError
@@ -38,6 +45,10 @@ def scripted_parts() -> ModelSet:
     )
 
 
+def name_threads(signal_number: int, frame: FrameType | None) -> None:
+    print(json.dumps(sorted(thread.name for thread in threading.enumerate())), flush=True)
+
+
 def serve(parts: Callable[[Config], ModelSet]) -> None:
     """Serve the number of sessions that the command line gives, on any free port."""
 
@@ -56,4 +67,5 @@ def serve(parts: Callable[[Config], ModelSet]) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGUSR1, name_threads)
     serve(lambda config: scripted_parts())

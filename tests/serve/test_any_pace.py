@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.fakes import ScriptedBrain
+from tests.fakes import LoudIsSpeech, ScriptedBrain
 from tests.serve.conftest import Server, pcm, serving
 from tests.serve.test_realtime import WORDS, Client, session
 from voxtui.dialogue.data import SAMPLE_RATE, Token, UserTranscript, Utterance
@@ -45,6 +46,14 @@ class EarBrain(ScriptedBrain):
         yield from super().transcribe(said, cancelled)
 
 
+class SlowDetector(LoudIsSpeech):
+    """Takes a while for each frame, so that a client is far ahead of the engine."""
+
+    def probability(self, frame):
+        threading.Event().wait(0.003)
+        return super().probability(frame)
+
+
 BRAIN = EarBrain()
 
 running: list[Server] = []
@@ -52,8 +61,11 @@ running: list[Server] = []
 
 @pytest.fixture(scope="module", autouse=True)
 def server() -> Iterator[None]:
-    with serving(brain=BRAIN, sets=4) as one:
-        running.append(one)
+    with (
+        serving(brain=BRAIN, sets=4) as one,
+        serving(brain=BRAIN, sets=4, detector=SlowDetector()) as slow,
+    ):
+        running.extend((one, slow))
         yield
     running.clear()
 
@@ -149,8 +161,88 @@ def test_detected_speech(pieces, gap_s, pace, detection, answers):
         assert not client.of("error")
 
 
+MAY_BE_SAID = {"input_audio_buffer_commit_empty", "conversation_already_has_active_response"}
+"""to a client that commits, or asks for an answer, where the detection has done so already"""
+
+
+def burst(detection: str | None, answers: bool, ends: bool, commits: bool, pieces: list[int]):
+    """Send a question at once, from the settings to the request, and check that it is answered.
+
+    `ends`: the sound ends in silence. `commits`: the client commits it.
+    """
+    sound = speech(600, rate=RATE, pause_ms=1000)
+    if not ends:
+        sound = sound[:-RATE]
+    listening = detection and {"type": detection, "create_response": answers}
+    heard = {"turn_detection": listening, "transcription": {"model": "x"}}
+    BRAIN.__init__()
+    with running[1].client.websocket("/v1/realtime", max_message_size_bytes=2**22) as socket:
+        client = Client(socket)
+        client.send("session.update", session={"audio": {"input": heard}})
+        append(client, sound, pieces, 0.0, 0)
+        if commits:
+            client.send("input_audio_buffer.commit")
+        client.send("response.create")
+        client.settled()
+        while not client.of(WORDS_OF_ITEM) or not client.of("response.done"):
+            client.next()
+        client.settled()
+        while len(client.of("response.done")) < len(client.of("response.created")):
+            client.next()
+    same(heard_by_brain(), sound, RATE)
+    assert len(client.of("input_audio_buffer.committed")) == 1
+    responses = [event["response"] for event in client.of("response.done")]
+    assert {response["status"] for response in responses} == {"completed"}
+    assert responses[0]["output"]
+    assert isinstance(BRAIN.said[0], Utterance)
+    assert {event["error"]["code"] for event in client.of("error")} - {NO_ITEM} <= MAY_BE_SAID
+
+
+NO_ITEM = "item_retrieve_invalid_item_id"
+
+
+@pytest.mark.parametrize(
+    ("detection", "answers", "ends", "commits"),
+    [
+        (None, False, True, True),
+        ("server_vad", True, True, False),
+        ("server_vad", False, True, False),
+        ("server_vad", False, False, True),
+        ("semantic_vad", True, False, True),
+        ("semantic_vad", True, True, True),
+    ],
+)
+def test_a_question_in_one_burst(detection, answers, ends, commits):
+    burst(detection, answers, ends, commits, [500])
+
+
+@pytest.mark.slow
+@many
+@given(
+    st.sampled_from([None, "server_vad", "semantic_vad"]),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    PIECES,
+)
+def test_any_question_in_one_burst(detection, answers, ends, commits, pieces):
+    burst(detection, answers, ends, commits or detection is None or not ends, pieces)
+
+
+def test_two_utterances_in_one_burst_are_both_heard_and_answered():
+    sound = speech(600, 400, rate=RATE, pause_ms=1000)
+    update = {"audio": {"input": {"transcription": {"model": "x"}}}}
+    BRAIN.__init__()
+    with session(running[1], update) as client:
+        append(client, sound, [500], 0.0, 0)
+        while len(client.of(WORDS_OF_ITEM)) < 2 or not client.of("response.done"):
+            client.next()
+        client.settled()
+    same(heard_by_brain(), sound, RATE)
+    assert [e["response"]["status"] for e in client.of("response.done")] == ["completed"]
+
+
 def test_speech_that_was_sent_before_an_answer_was_requested_is_heard():
-    """The request may be taken before the engine has found the speech: then it is dropped."""
     sound = speech(600, rate=RATE, pause_ms=1000)
     listening = {"type": "server_vad", "create_response": False}
     update = {"audio": {"input": {"turn_detection": listening, "transcription": {"model": "x"}}}}

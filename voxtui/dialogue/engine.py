@@ -19,7 +19,7 @@ from voxtui.dialogue.components.components import Closing, Components, Models
 from voxtui.dialogue.components.sound_devices import LOOK_SECONDS, NO_DEVICES, Devices, SoundDevices
 from voxtui.dialogue.data import MICROPHONE, Frame
 from voxtui.dialogue.dialogue import NO_FRONT_END, Dialogue, FrontEnd
-from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice, State
+from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice, State, Synced
 from voxtui.dialogue.history.history import History
 from voxtui.dialogue.inbox import Inbox, Posted
 from voxtui.dialogue.listening.barge_in import VoiceBargeIn
@@ -265,13 +265,6 @@ class Engine:
             self._turns.hear(item)
             return
         command, turns = item.command, self._turns
-        if (
-            isinstance(command, commands.Answer)
-            and item.turn
-            and item.turn.number < self._inbox.taken.number
-        ):
-            turns.drop_answer(item.turn)  # detected speech began before it was taken
-            return
         if isinstance(
             command,
             commands.NewTurn
@@ -315,6 +308,8 @@ class Engine:
                 turns.truncate(number, seconds)
             case commands.UseReplyOptions():
                 turns.use_options(command)
+            case commands.Sync():
+                self._emit(Synced())
             case commands.ReplaceComponents():
                 self._replace_parts(command)
             case commands.RescanDevices():

@@ -58,7 +58,7 @@ class Answer(NewTurn, frozen=True):
     """Answer the history as it stands: the last words of the user, else without a question.
 
     The turn is that of the utterance, if that has no answer yet. `options`: of this answer only.
-    Ignored while detected speech goes on: a new turn would end it.
+    It ends detected speech; `Sync` tells whether any goes on.
     """
 
     options: ReplyOptions | None = None
@@ -211,6 +211,10 @@ class Speak(Command, frozen=True):
     """End any recording or answer, and read `text` aloud, up to the next turn, Cancel or Speak."""
 
     text: str
+
+
+class Sync(Command, frozen=True):
+    """Report `Synced` once all that was posted and pushed before has been taken."""
 
 
 class Quit(Command, frozen=True):

@@ -210,6 +210,10 @@ class Reminded(EngineEvent, frozen=True):
     sentence: str
 
 
+class Synced(EngineEvent, frozen=True):
+    """What was posted and pushed before a Sync has been taken, and reported."""
+
+
 class TurnFinished(EngineEvent, frozen=True):
     turn: Turn
 

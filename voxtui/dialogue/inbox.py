@@ -108,8 +108,6 @@ class Inbox:
                 typed.cancelled.set()
             case commands.Answer():
                 turn = self._answered()
-                if turn is None:
-                    return 0
             case commands.Release(turn=number, answers=answers):
                 self.newest.committed |= not answers and number == self.newest.number
             case commands.Cancel(turn=number):
@@ -147,14 +145,9 @@ class Inbox:
         self.newest = TurnHandle(self.newest.number + 1)
         return self.newest
 
-    def _answered(self) -> TurnHandle | None:
-        """Return the newest turn if it is only committed, else a turn of its own.
-
-        None while an utterance is detected: a new turn would end it.
-        """
+    def _answered(self) -> TurnHandle:
+        """Return the newest turn if it is only committed, else a turn of its own."""
         turn = self.newest
-        if turn.is_detecting:
-            return None
         if not turn.committed or turn.answer_requested:
             turn = self._create()
             turn.timestamps.record(Milestone.RELEASED)
@@ -180,12 +173,9 @@ class Inbox:
     # On the engine's thread.
 
     def begin(self) -> TurnHandle | None:
-        """Create a turn that is taken at once; None: a newer one waits.
-
-        An answer to nothing new does not count: the speech came before its request.
-        """
+        """Create a turn that is taken at once; None: a newer one waits."""
         with self._posting:
-            if self.turn_waits and not self.newest.answer_requested:
+            if self.turn_waits:
                 return None
             self.taken = self._create()
             self.taken.detected = True

@@ -25,11 +25,6 @@ class TurnHandle:
     detected: bool = False
     """Its speech began by itself, hands-free."""
 
-    @property
-    def is_detecting(self) -> bool:
-        """True while its speech, which was detected, has not ended."""
-        return self.detected and not (self.committed or self.over or self.cancelled.is_set())
-
     def cancel(self) -> None:
         """Set the cancel flag, and write CANCELLED unless the turn is over. Any thread.
 

@@ -340,13 +340,6 @@ class TurnTaking:
             turn.past, turn.words = turn.past[:-1], unanswered.words
             turn.user_input, turn.results = unanswered.user_input, unanswered.calls
 
-    def drop_answer(self, handle: TurnHandle) -> None:
-        """Report the end of a turn whose answer came too late. The next turn goes on."""
-        turn = self._live(handle, TYPED)
-        if not handle.committed:
-            self._dialogue.emit(events.TurnStarted(turn.number, turn.source, handle.timestamps))
-        self._dialogue.emit(events.TurnFinished(turn.finished(Outcome.CANCELLED)))
-
     def _redo(self, handle: TurnHandle, again: int, text: str | None) -> None:
         """Ask again after the same history, so that two answers can be compared."""
         dialogue, history = self._dialogue, self._dialogue.history

@@ -8,6 +8,7 @@ import socket
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
+from anyio import to_thread
 from starlette.responses import Response
 
 from voxtui.serve.openai_types import SERVER, HttpError, decoded
@@ -75,7 +76,7 @@ class Calls:
         offer, session = await _offer(request)
         if session is not None:
             settings = self._sessions.of_model(settings.updated(session), _model(session))
-        make_call = await asyncio.to_thread(_load)  # takes a second, once
+        make_call = await to_thread.run_sync(_load)  # takes a second, once
         async with AsyncExitStack() as stack:
             parts = await stack.enter_async_context(self._sessions.lend())
             call = make_call(addresses(self._host))

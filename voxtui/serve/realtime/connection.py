@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
+from anyio import to_thread
 from msgspec.structs import replace
 
 from voxtui.dialogue.components.components import Models
@@ -19,8 +20,9 @@ from voxtui.dialogue.events import StateChanged
 from voxtui.serve.access import token_of
 from voxtui.serve.endpoints.transcriptions import check_model
 from voxtui.serve.openai_types import SERVER, HttpError
+from voxtui.serve.realtime.output_buffer import TRACK_RATE
 from voxtui.serve.realtime.realtime_session import RealtimeSession, SessionEvent
-from voxtui.serve.realtime.session_settings import SESSION_SECONDS, Json, Settings
+from voxtui.serve.realtime.session_settings import RATE, SESSION_SECONDS, Json, Settings
 from voxtui.serve.realtime.wire_audio import MOST_WAITING, WireMicrophone, WireSpeaker
 
 if TYPE_CHECKING:
@@ -140,14 +142,6 @@ class Sessions:
         waiting = [connection.drained() for connection in self._connections]
         await asyncio.gather(*waiting)
 
-    def answered(self, turn: Turn) -> None:
-        """Count an answer."""
-        stages = {
-            "first_token": turn.ttft_ms, "total": turn.total_ms, "hidden": turn.speculative_s * 1000
-        }  # fmt: skip
-        took = {name: ms / 1000 for name, ms in stages.items() if ms is not None}
-        self.metrics.took(ENDPOINT, 0.0, **took)
-
 
 class Connection:
     """One client: reads what it sends, and writes what the session sends."""
@@ -192,7 +186,7 @@ class Connection:
         finally:
             writer.cancel()
             self._drained.set()
-            await asyncio.to_thread(self._engine.close)
+            await to_thread.run_sync(self._engine.close)
 
     async def drained(self) -> None:
         """Close the connection once each answer is made and played, or after DRAIN_SECONDS."""
@@ -273,7 +267,11 @@ class Connection:
 
     def answered(self, turn: Turn) -> None:
         """Count an answer."""
-        self._sessions.answered(turn)
+        stages = {
+            "first_token": turn.ttft_ms, "total": turn.total_ms, "hidden": turn.speculative_s * 1000
+        }  # fmt: skip
+        took = {name: ms / 1000 for name, ms in stages.items() if ms is not None}
+        self._sessions.metrics.took(ENDPOINT, 0.0, **took)
 
     def failed(self) -> None:
         """Close the connection, because the engine has failed."""
@@ -297,5 +295,6 @@ class Connection:
         config = self._sessions.config
         vad = replace(config.vad, hands_free=False, listen_while_speaking=False, name="")
         models = Models(parts.detector, parts.brain, parts.voice, parts.overhearing, owned=False)
-        devices, front_end = Devices(WireMicrophone(), WireSpeaker(self)), FrontEnd(captions=True)
+        speaker = WireSpeaker(self, RATE if self.output is None else TRACK_RATE)
+        devices, front_end = Devices(WireMicrophone(), speaker), FrontEnd(captions=True)
         return Engine(models, replace(config, vad=vad), self.deliver, devices, front_end=front_end)

@@ -9,11 +9,10 @@ import numpy as np
 from voxtui.dialogue.data import FRAME_SECONDS, Frame
 from voxtui.dialogue.engine_commands import Cancel, Release, Talk
 from voxtui.serve.realtime.protocol import Item
-from voxtui.serve.realtime.wire_audio import Frames
 
 if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
     from voxtui.dialogue.engine import Engine
+    from voxtui.serve.realtime.wire_audio import Frames
 
 MUTED = 1e-3
 """Peak of a microphone that is off, with the noise of the codec. The buffer begins above it."""
@@ -25,15 +24,15 @@ LEAD_FRAMES = 8
 class InputBuffer:
     """Gives sound to the engine while more of it arrives. Used by the event loop's thread.
 
-    `rate`: Hz of the sound. `live`: it comes from a microphone that never stops. Then muted sound
+    `line` makes its frames. `live`: it comes from a microphone that never stops. Then muted sound
     is dropped, and a too long utterance keeps its newest part.
     """
 
-    def __init__(self, engine: Engine, longest: float, rate: int, live: bool) -> None:
+    def __init__(self, engine: Engine, line: Frames, longest: float, live: bool) -> None:
         self._engine = engine
         self._longest = longest
         self._live = live
-        self._line = Frames(rate)
+        self._line = line
         self._begun = not live
         self._frames: list[Frame] = []
         self._pushed = 0
@@ -47,19 +46,6 @@ class InputBuffer:
     def seconds(self) -> float:
         """Return how much has not been committed."""
         return len(self._frames) * FRAME_SECONDS
-
-    @property
-    def now(self) -> float:
-        """Return the present, or the end of the sound if that is later (monotonic seconds)."""
-        return self._line.now
-
-    def position_ms(self, captured_at: float) -> int:
-        """Return how much sound was sent in this session up to a capture time."""
-        return self._line.position_ms(captured_at)
-
-    def feed(self, samples: Samples) -> list[Frame]:
-        """Return the frames that `samples` complete."""
-        return list(self._line.feed(samples))
 
     def add(self, frames: list[Frame]) -> None:
         self._frames += frames
@@ -128,7 +114,7 @@ class InputBuffer:
         return self._release(turn, frames)
 
     def _release(self, turn: int | None, frames: list[Frame]) -> Item:
-        self._engine.post(Release(self.now, turn, answers=False))
+        self._engine.post(Release(self._line.now, turn, answers=False))
         return Item("user", "audio", turn=turn, seconds=len(frames) * FRAME_SECONDS)
 
     def _empty(self) -> None:

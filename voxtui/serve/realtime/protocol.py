@@ -17,7 +17,6 @@ from msgspec import Meta
 from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
 from voxtui.serve.openai_types import NOT_JSON
 from voxtui.serve.realtime.session_settings import Json, Settings, invalid, invalid_field
-from voxtui.serve.realtime.wire_audio import Sound
 from voxtui.storage.derived_latencies import stages
 
 MOST_METADATA = 16
@@ -345,10 +344,8 @@ class Response:
             *self._item_events("done", index, shown, previous),
         ]
 
-    def sound(self, sound: Sound) -> Json:
-        assert self.item is not None
-        self.item.seconds += sound.seconds
-        delta = b64encode(sound.pcm).decode()
+    def sound(self, pcm: bytes) -> Json:
+        delta = b64encode(pcm).decode()
         return {"type": "response.output_audio.delta", **self._place(), "delta": delta}
 
     def end(self, status: str, previous: str | None) -> list[Json]:

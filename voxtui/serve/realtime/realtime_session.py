@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import time
 from base64 import b64decode
+from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
 from msgspec.structs import replace
 
 from voxtui.audio.pcm import PcmStream
 from voxtui.dialogue.data import MICROPHONE, Frame
-from voxtui.dialogue.engine_commands import Answer, Cancel, Release, UseReplyOptions
+from voxtui.dialogue.engine_commands import Answer, Cancel, Release, Sync, UseReplyOptions
 from voxtui.dialogue.events import (
     Caption,
     Captured,
@@ -30,6 +32,7 @@ from voxtui.dialogue.events import (
     SpokenUpTo,
     State,
     StateChanged,
+    Synced,
     ToolCalled,
     TurnFinished,
     TurnStarted,
@@ -60,7 +63,7 @@ from voxtui.serve.realtime.session_settings import (
     not_supported,
     without_unsupported,
 )
-from voxtui.serve.realtime.wire_audio import Sound
+from voxtui.serve.realtime.wire_audio import Frames, Sound
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples, ToolCall
@@ -85,8 +88,7 @@ class Idle:
 class Hearing:
     """Speech was detected and goes on."""
 
-    item: Item | None = None
-    """its item; None until the engine has reported it"""
+    item: Item
     create: CreateResponse | None = None
     """the answer that the client has asked for"""
 
@@ -96,10 +98,6 @@ class Answering:
     """A response is in progress. All else waits for its end."""
 
     response: Response
-    hearing: Hearing | None = None
-    """speech that the engine detected before it took the response up"""
-    create: CreateResponse | None = None
-    """the answer to such speech, if that has ended"""
     held: list[Frame] = field(default_factory=list[Frame])
     """sound that must not interrupt"""
     commits: list[tuple[protocol.Commit, list[Frame]]] = field(
@@ -123,12 +121,17 @@ class RealtimeSession:
         self._expires_at = int(time.time()) + SESSION_SECONDS
         self._begun = False
         self._phase: Idle | Hearing | Answering = Idle()
+        self._waiting: deque[protocol.ClientEvent | Samples] = deque()
+        """what the client has sent, and what was not done yet"""
+        self._unheard = self._syncing = False
+        """the engine may not have heard all sound in which it detects speech; it was asked"""
         self._conversation = Conversation(client, engine)
         self._by_turn: dict[int, Item] = {}
         """the user's items by the turn of their utterance"""
         self._pcm = PcmStream()
         longest, live = config.audio.max_utterance_s, self._output is not None
-        self._input = InputBuffer(engine, longest, TRACK_RATE if live else RATE, live)
+        self._line = Frames(TRACK_RATE if live else RATE)
+        self._input = InputBuffer(engine, self._line, longest, live)
 
     @property
     def answering(self) -> bool:
@@ -139,9 +142,33 @@ class RealtimeSession:
     def take_message(self, message: str | bytes) -> None:
         """Do what a message says, or answer it with an error. The session goes on."""
         with self._reporting(None):
-            event = protocol.parse(message)
-            with self._reporting(event.event_id):
-                self._take(event)
+            self._waiting.append(protocol.parse(message))
+        self._go_on()
+
+    def take_sound(self, samples: Samples) -> None:
+        """Hear what comes next on the track, at TRACK_RATE."""
+        self._waiting.append(samples)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Do what waits, in its order.
+
+        All but sound waits until the engine has heard the sound before it, because only then it is
+        known whether speech goes on. During an answer it does not matter.
+        """
+        while self._waiting:
+            sound = isinstance(self._waiting[0], np.ndarray | protocol.Append)
+            if self._unheard and not (sound or self.answering):
+                if not self._syncing:
+                    self._syncing = True
+                    self._engine.post(Sync())
+                return
+            match self._waiting.popleft():
+                case np.ndarray() as samples:
+                    self._hear(samples)
+                case event:
+                    with self._reporting(event.event_id):
+                        self._take(event)
 
     def _take(self, event: protocol.ClientEvent) -> None:
         match event:
@@ -212,11 +239,10 @@ class RealtimeSession:
         most = self._config.audio.max_utterance_s
         if self._settings.detection is None and self._input.seconds + len(data) / 2 / RATE > most:
             raise invalid(f"An utterance lasts {most:g} s at most. Commit or clear it.", "audio")
-        self.take_sound(self._pcm.feed(data))
+        self._hear(self._pcm.feed(data))
 
-    def take_sound(self, samples: Samples) -> None:
-        """Hear what the client says next. On a track it has TRACK_RATE, else RATE."""
-        frames = self._input.feed(samples)
+    def _hear(self, samples: Samples) -> None:
+        frames = self._line.feed(samples)
         phase, detection = self._phase, self._settings.detection
         if detection is None:
             self._input.add(frames)
@@ -225,26 +251,28 @@ class RealtimeSession:
         elif isinstance(phase, Answering) and not detection.interrupt_response:
             phase.held += frames
         else:
-            self._input.push(frames)
+            self._detect_in(frames)
+
+    def _detect_in(self, frames: list[Frame]) -> None:
+        self._unheard |= bool(frames)
+        self._input.push(frames)
 
     def _clear(self) -> None:
         self._input.clear()
         self._pcm = PcmStream()
         match self._phase:
-            case Answering() as answering:
-                answering.held.clear()
-                hearing = answering.hearing
-            case Hearing() as hearing:
-                pass
+            case Answering(held=held):
+                held.clear()
+            case Hearing(item):
+                self._engine.post(Cancel(item.turn))
             case Idle():
-                hearing = None
-        if hearing is not None and hearing.item is not None:
-            self._engine.post(Cancel(hearing.item.turn))
+                pass
 
     def _commit(self, event: protocol.Commit) -> None:
         phase = self._phase
-        if isinstance(phase, Hearing) and phase.item is not None:
-            self._engine.post(Release(self._input.now, phase.item.turn, answers=False))
+        if isinstance(phase, Hearing):
+            self._detect_in(self._line.flush())
+            self._engine.post(Release(self._line.now, phase.item.turn, answers=False))
             return
         if self._settings.detection is not None or self._input.seconds < SHORTEST_COMMIT:
             raise invalid(
@@ -287,24 +315,11 @@ class RealtimeSession:
             self._phase.create = event
             return
         self._input.forget_recording()  # the buffer is kept, and recorded again after the answer
-        turn = self._engine.post(Answer(response.settings.options(self._conversation.system_texts)))
-        if not turn:  # speech has begun, which the engine has not reported yet
-            self._phase = Hearing(create=event)
-            return
-        response.turn = turn
+        options = response.settings.options(self._conversation.system_texts)
+        response.turn = self._engine.post(Answer(options))
         self._phase = Answering(response)
         self._emit("response.created", response=response.as_json())
         self._emit("rate_limits.updated", rate_limits=[])  # there are none, and clients wait for it
-
-    def _create_later(self, event: CreateResponse | None) -> None:
-        """Create a response now, or after the one in progress. None: there is none to create."""
-        if event is None:
-            pass
-        elif isinstance(self._phase, Answering):
-            self._phase.create = event
-        else:
-            with self._reporting(event.event_id):
-                self._create_response(event)
 
     def _cancel_response(self, name: str | None) -> None:
         phase = self._phase
@@ -313,13 +328,14 @@ class RealtimeSession:
         phase.response.cancelled = True
         self._engine.post(Cancel(phase.response.turn))
 
-    def _show(self, response: Response) -> None:
+    def _show(self, response: Response) -> Item:
         """Show the item of the answer, with its first piece."""
         if response.item is None:
             for event in response.begin(self._conversation.last_id):
                 self._emit(**event)
             assert response.item is not None
             self._conversation.append(response.item)
+        return response.item
 
     def _show_call(self, turn: int, call: ToolCall) -> None:
         if isinstance(self._phase, Answering) and self._phase.response.turn == turn:
@@ -347,17 +363,15 @@ class RealtimeSession:
             self._output.complete(response.id)
         if response.item is not None and response.heard is not None:
             response.item.text = response.heard
-        self._phase = answering.hearing or Idle()
+        self._phase = Idle()
         extra = {"x_voxtui": protocol.timing(turn)} if self._settings.x_voxtui else {}
         self._emit("response.done", response=response.as_json(status, turn), **extra)
         self._client.answered(turn)
-        self._input.push(answering.held)
+        self._detect_in(answering.held)
         for commit, frames in answering.commits:
             with self._reporting(commit.event_id):
                 self._committed(self._input.commit_taken(frames))
-        self._create_later(answering.create)
-        if not self.answering:
-            self._input.record()
+        self._input.record()
 
     # The engine.
 
@@ -371,12 +385,11 @@ class RealtimeSession:
                 self._use_settings()
                 self._emit("session.created", session=self._shown())
             case TurnStarted(turn, source, at=at) if source == MICROPHONE:
-                if self._input.began(turn):
-                    pass
-                elif self._settings.detection is not None:
+                if not self._input.began(turn):
                     self._speech_started(Item("user", "audio", turn=turn), at)
-                else:  # it was detected just before the client turned that off
-                    self._engine.post(Cancel(turn))
+            case Synced():
+                self._unheard = self._syncing = False
+                self._go_on()
             case Captured(turn, utterance):
                 if (item := self._by_turn.get(turn)) is not None:
                     item.captured = True
@@ -419,24 +432,18 @@ class RealtimeSession:
                 self._show(response)
                 self._emit(**response.words(piece.text))
             return
-        self._show(response)
-        delta = response.sound(piece)
+        item = self._show(response)
+        item.seconds += piece.seconds
         if self._output is None:
-            self._emit(**delta)
-        elif response.item is not None and not response.silenced:
-            self._output.add(response.id, response.item, piece)
+            self._emit(**response.sound(piece.pcm))
+        elif not response.silenced:
+            self._output.add(response.id, item, piece.pcm)
 
     def _speech_started(self, item: Item, at: float) -> None:
         assert item.turn is not None
         self._by_turn[item.turn] = item
-        match self._phase:
-            case Hearing() as hearing:
-                hearing.item = item
-            case Answering() as answering:
-                answering.hearing = Hearing(item)
-            case Idle():
-                self._phase = Hearing(item)
-        start = max(0, self._input.position_ms(at) - self._config.vad.start_ms - PREROLL_MS)
+        self._phase = Hearing(item)
+        start = max(0, self._line.position_ms(at) - self._config.vad.start_ms - PREROLL_MS)
         self._emit("input_audio_buffer.speech_started", item_id=item.id, audio_start_ms=start)
         detection = self._settings.detection
         if detection is not None and detection.interrupt_response:
@@ -447,24 +454,21 @@ class RealtimeSession:
 
         `spoken` False: nothing was said.
         """
-        phase = self._phase
-        hearing = phase.hearing if isinstance(phase, Answering) else phase
+        hearing = self._phase
         if not isinstance(hearing, Hearing) or hearing.item is not item:
             return
-        if isinstance(phase, Answering):
-            phase.hearing = None
-        else:
-            self._phase = Idle()
-        end = self._input.position_ms(at)
+        self._phase = Idle()
+        end = self._line.position_ms(at)
         self._emit("input_audio_buffer.speech_stopped", item_id=item.id, audio_end_ms=end)
         create = hearing.create
         if spoken:
             self._committed(item)
-            # The engine may have taken it for the utterance that an earlier request asks about.
-            answered = isinstance(phase, Answering) and phase.response.turn == item.turn
-            if self._settings.answers_speech and not answered:
+            requested = any(isinstance(said, CreateResponse) for said in self._waiting)
+            if self._settings.answers_speech and not requested:
                 create = create or CreateResponse()
-        self._create_later(create)
+        if create is not None:
+            self._waiting.appendleft(create)
+        self._go_on()
 
     def _transcribed(self, item: Item, text: str, why_none: str = NO_WORDS) -> None:
         item.text = text
@@ -487,13 +491,10 @@ class RealtimeSession:
             item.captured = True
             if self._input.began(turn.number):
                 self._transcribed(item, "", "No speech was found in this sound.")
-            ended_at = turn.timestamps.get(Milestone.RELEASED.value, self._input.now)
+            ended_at = turn.timestamps.get(Milestone.RELEASED.value, self._line.now)
             self._speech_ended(item, ended_at, spoken=False)
         elif isinstance(phase, Answering) and phase.response.turn == turn.number:
             self._end_response(phase, turn)
-        elif isinstance(phase, Hearing) and phase.item is None:
-            self._phase = Idle()
-            self._create_later(phase.create)
 
     # Out.
 

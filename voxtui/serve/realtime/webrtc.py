@@ -28,7 +28,6 @@ from aiortc.mediastreams import MediaStreamError
 from aiortc.rtp import RtpPacket
 from av import AudioFrame
 
-from voxtui.audio.pcm import as_pcm
 from voxtui.serve.openai_types import HttpError
 from voxtui.serve.realtime.concealment import Concealment
 from voxtui.serve.realtime.connection import ConnectionClosed
@@ -262,9 +261,8 @@ class _AnswerTrack(MediaStreamTrack):
         await asyncio.sleep(self._due - now)  # the pace of the track is real time
         if self.readyState != "live":
             raise MediaStreamError
-        samples = self._output.take(FRAME_SAMPLES)
         frame = AudioFrame(format="s16", layout="mono", samples=FRAME_SAMPLES)
-        frame.planes[0].update(as_pcm(samples))
+        frame.planes[0].update(self._output.take(2 * FRAME_SAMPLES))
         frame.sample_rate = TRACK_RATE
         frame.time_base = Fraction(1, TRACK_RATE)
         frame.pts = self._count * FRAME_SAMPLES

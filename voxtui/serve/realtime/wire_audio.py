@@ -5,24 +5,23 @@ from __future__ import annotations
 import time
 from bisect import bisect
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from voxtui.audio.pcm import as_pcm
-from voxtui.audio.resampling import Resampler, resample
+from voxtui.audio.resampling import Resampler
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame, SpeechChunk
 from voxtui.dialogue.protocols import StopFlag
 from voxtui.dialogue.timestamps import Timestamps
-from voxtui.serve.realtime.session_settings import RATE
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
 
 MOST_WAITING = 4 * 2**20
-"""Bytes of speech that wait for a slow client, about 90 s. More makes the voice wait."""
+"""Bytes of speech that wait for a slow client: 87 s at 24 kHz. More makes the voice wait."""
 
 POLL_SECONDS = 0.02
 
@@ -39,7 +38,7 @@ class Frames:
     A client removes its own echo, so speech in a frame may interrupt an answer.
     """
 
-    def __init__(self, rate: int = RATE) -> None:
+    def __init__(self, rate: int) -> None:
         self._rate = rate
         self._ended_at = 0.0
         """capture time of the latest frame"""
@@ -70,29 +69,29 @@ class Frames:
         self._resampler = Resampler(self._rate, SAMPLE_RATE)
         self._rest = np.zeros(0, np.float32)
 
-    def feed(self, samples: Samples) -> Iterator[Frame]:
-        """Yield the frames that `samples` complete."""
+    def feed(self, samples: Samples) -> list[Frame]:
+        """Return the frames that `samples` complete."""
         self._arrived += len(samples)
         self._rest = np.concatenate([self._rest, self._resampler.process(samples)])
         count = len(self._rest) // FRAME_SAMPLES
         self._ended_at = max(self._ended_at, time.monotonic() - count * FRAME_SECONDS)
         sent = self._arrived / self._rate - len(self._rest) / SAMPLE_RATE
         self._places.append((self._ended_at, sent))
-        for number in range(count):
-            yield self._frame(self._rest[number * FRAME_SAMPLES : (number + 1) * FRAME_SAMPLES])
-        self._rest = self._rest[count * FRAME_SAMPLES :]
+        whole, self._rest = np.split(self._rest, [count * FRAME_SAMPLES])
+        return self._framed(whole)
 
     def flush(self) -> list[Frame]:
         """Return what is no whole frame yet, padded. The next sound begins anew."""
         samples = np.concatenate([self._rest, self._resampler.flush()])
         self.reset()
-        pieces = range(0, len(samples), FRAME_SAMPLES)
-        padded = np.pad(samples, (0, len(pieces) * FRAME_SAMPLES - len(samples)))
-        return [self._frame(padded[start : start + FRAME_SAMPLES]) for start in pieces]
+        return self._framed(np.pad(samples, (0, -len(samples) % FRAME_SAMPLES)))
 
-    def _frame(self, samples: Samples) -> Frame:
-        self._ended_at += FRAME_SECONDS
-        return Frame(samples, self._ended_at, echo_free=True)
+    def _framed(self, samples: Samples) -> list[Frame]:
+        frames: list[Frame] = []
+        for piece in samples.reshape(-1, FRAME_SAMPLES):
+            self._ended_at += FRAME_SECONDS
+            frames.append(Frame(piece, self._ended_at, echo_free=True))
+        return frames
 
 
 class WireMicrophone:
@@ -113,11 +112,8 @@ class Sound:
     """The next piece of the spoken answer."""
 
     pcm: bytes
-    """16 bit, mono, at RATE"""
-
-    @property
-    def seconds(self) -> float:
-        return len(self.pcm) / 2 / RATE
+    """16 bit, mono"""
+    seconds: float
 
 
 class Wire(Protocol):
@@ -132,7 +128,7 @@ class Wire(Protocol):
 
 
 class WireSpeaker:
-    """Hands speech to `wire` as fast as it is made, because the client plays it.
+    """Hands speech of `rate` Hz to `wire` as fast as it is made, because the client plays it.
 
     It marks no first sound, because only the client knows when it plays. Used by the engine's
     thread.
@@ -140,8 +136,11 @@ class WireSpeaker:
 
     name = "client"
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, rate: int) -> None:
         self._wire = wire
+        self._rate = rate
+        self._resampler: tuple[float, Resampler] | None = None
+        """the rate of the chunks of the answer in progress, and what converts them"""
         self._seconds = 0.0
 
     def open(self) -> None: ...
@@ -151,13 +150,21 @@ class WireSpeaker:
             if stopped.is_set():
                 return
             time.sleep(POLL_SECONDS)  # neither the buffer nor the flag can wake this thread
-        sound = Sound(as_pcm(resample(chunk.samples, chunk.rate, RATE)))
-        self._seconds += sound.seconds
-        self._wire.deliver(sound)
+        if self._resampler is None or self._resampler[0] != chunk.rate:
+            self._resampler = chunk.rate, Resampler(chunk.rate, self._rate)
+        self._deliver(self._resampler[1].process(chunk.samples))
 
     def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
-        seconds, self._seconds = self._seconds, 0.0
+        if self._resampler is not None and not stopped.is_set():
+            self._deliver(self._resampler[1].flush())
+        seconds, self._seconds, self._resampler = self._seconds, 0.0, None
         return seconds
+
+    def _deliver(self, samples: Samples) -> None:
+        if len(samples):
+            sound = Sound(as_pcm(samples), len(samples) / self._rate)
+            self._seconds += sound.seconds
+            self._wire.deliver(sound)
 
     def chime(self, at: float | None) -> None: ...
 
