@@ -20,13 +20,9 @@ KOKORO = "hexgrad/Kokoro-82M"
 KOKORO_MODEL = "kokoro-v1_0.pth"
 
 KOKORO_VOICES = {
-    "en": "af_heart",
-    "es": "ef_dora",
-    "fr": "ff_siwis",
-    "hi": "hf_alpha",
-    "it": "if_sara",
+    "en": "af_heart", "es": "ef_dora", "fr": "ff_siwis", "hi": "hf_alpha", "it": "if_sara",
     "pt": "pf_dora",
-}
+}  # fmt: skip
 """Kokoro's voice of each language, unless `voice.name` is another one of it. The first letter of a
 voice tells its language: a and b are English."""
 
@@ -107,7 +103,6 @@ class Model:
 
     @property
     def known_files(self) -> tuple[ModelFile, ...]:
-        """The files whose hashes are known here; empty if the hub lists them."""
         return (self.file,) if self.file else self.files
 
     @property
