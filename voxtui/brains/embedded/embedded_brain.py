@@ -27,7 +27,16 @@ from voxtui.brains.embedded.tool_prompt import (
 )
 from voxtui.brains.embedded.whisper import choose
 from voxtui.brains.prompting import after_clock, examples, instruction, until_repeated
-from voxtui.brains.reply_form import FREE, QUOTING, SPEAKABLE, ReplyForm, reply_form, with_note
+from voxtui.brains.reply_form import (
+    FREE,
+    QUOTING,
+    SPEAKABLE,
+    UNTOLD,
+    ReplyForm,
+    is_untold,
+    reply_form,
+    with_note,
+)
 from voxtui.brains.speculation import SpeculationThread
 from voxtui.dialogue.data import Token, ToolCall, UserTranscript, Utterance
 from voxtui.dialogue.listening.name import after_name
@@ -352,6 +361,11 @@ class EmbeddedBrain:
         return with_note(words) if self._has_form(options) else words
 
     def _form(self, past: Past, words: str, options: ReplyOptions) -> ReplyForm:
+        own = options.instruction
+        if own is None:  # the user's own instruction stands without the examples
+            own = "" if self._examples else self._instruction
+        if self._language == "en" and not options.json_schema and is_untold(words, past, own):
+            return UNTOLD
         if not self._has_form(options):
             return FREE
         return reply_form(words, [turn.user_text for turn in past if not turn.attached])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
+import struct
 import time
-import wave
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -168,11 +167,10 @@ def spoken(voice: Voice, text: str, speed: float | None, cancelled: Flag) -> Ite
 
 def endless_wav_header() -> bytes:
     """Return the header of a mono WAV whose length is not known yet."""
-    file = io.BytesIO()
-    with wave.open(file, "wb") as out:
-        out.setnchannels(1)
-        out.setsampwidth(2)
-        out.setframerate(RATE)
-    header = bytearray(file.getvalue())
-    header[4:8] = header[40:44] = b"\xff\xff\xff\xff"
-    return bytes(header)
+    unknown = 2**32 - 1
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, RATE, 2 * RATE, 2, 16)
+    return (
+        struct.pack("<4sI4s", b"RIFF", unknown, b"WAVE")
+        + form
+        + struct.pack("<4sI", b"data", unknown)
+    )

@@ -16,7 +16,13 @@ from msgspec import Meta
 
 from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
 from voxtui.serve.openai_types import NOT_JSON
-from voxtui.serve.realtime.session_settings import Json, Settings, invalid, invalid_field
+from voxtui.serve.realtime.session_settings import (
+    Json,
+    Settings,
+    invalid,
+    invalid_field,
+    object_of,
+)
 from voxtui.storage.derived_latencies import stages
 
 MOST_METADATA = 16
@@ -416,9 +422,7 @@ def response_of(given: object, settings: Settings, conversation_id: str) -> Resp
     """Return the response that a client asks for. Raises HttpError."""
     if given is None:
         return Response(settings, conversation_id, None)
-    if not isinstance(given, dict):
-        raise invalid("An object is expected.", "response")
-    settings_of_it: Json = dict(given)  # type: ignore[reportUnknownArgumentType]
+    settings_of_it = object_of(given, "response")
     own = {name: settings_of_it.pop(name) for name in OWN_FIELDS if name in settings_of_it}
     asked = _converted(own, _ClientResponse, "response")
     if asked.conversation not in (None, "auto"):

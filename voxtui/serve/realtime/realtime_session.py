@@ -60,8 +60,8 @@ from voxtui.serve.realtime.session_settings import (
     Json,
     Settings,
     invalid,
-    not_supported,
-    without_unsupported,
+    no_templates,
+    object_of,
 )
 from voxtui.serve.realtime.wire_audio import Frames, Sound
 
@@ -207,14 +207,15 @@ class RealtimeSession:
 
     def _update(self, session: object) -> None:
         before, model = self._settings.detection, self._settings.model
-        supported, refused = without_unsupported(session)
-        self._settings = replace(self._settings.updated(supported), model=model)
+        fields = object_of(session, "session")
+        template = fields.pop("prompt", None)
+        self._settings = replace(self._settings.updated(fields), model=model)
         if (before is None) != (self._settings.detection is None):
             self._clear()
         self._use_settings()
         self._emit("session.updated", session=self._shown())
-        if refused:  # all else is obeyed
-            raise not_supported(f"session.{refused[0]}")
+        if template:  # all else is obeyed
+            raise no_templates("session")
 
     def _use_settings(self) -> None:
         """Have the engine read the instruction and listen as the session says."""
