@@ -21,7 +21,7 @@ next block. With 10 ms an idle microphone takes 1 % of a core more; sound is kno
 LATENCY_SECONDS = 0.02
 """The smallest that lost nothing on a sound server with both cores busy."""
 
-UNATTENDED_SECONDS = 0.25
+UNATTENDED_SECONDS = 0.5
 """The converter's interval while nobody waits for frames. To convert each block at once cost more
 than all the rest of an idle program."""
 
