@@ -25,8 +25,8 @@ from pydantic import TypeAdapter
 from tests.fakes import ScriptedBrain
 from tests.serve.conftest import PATIENCE, Server, serving
 from tests.ui.pseudo_terminal import until
+from voxtui.dialogue import engine
 from voxtui.dialogue.data import ToolCall, Utterance
-from voxtui.dialogue.listening.listener import Listener
 from voxtui.dialogue.protocols import ReplyOptions, TurnRequest
 from voxtui.errors import ModelError
 from voxtui.settings.schema import AudioConfig, Config, VadConfig
@@ -158,8 +158,8 @@ def said(brain: ScriptedBrain) -> list[tuple[str, str]]:
 
 
 def test_messages_from_before_the_beginning_are_done_after_it(monkeypatch):
-    warm_up, never = Listener.warm_up, threading.Event()
-    monkeypatch.setattr(Listener, "warm_up", lambda self: (never.wait(0.2), warm_up(self)))
+    warm_up, never = engine.warm_up, threading.Event()
+    monkeypatch.setattr(engine, "warm_up", lambda part: (never.wait(0.1), warm_up(part)))
     BRAIN.__init__(["Yes."])
     with given_back(), shared[0].client.websocket("/v1/realtime") as socket:
         client = Client(socket)

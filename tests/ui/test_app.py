@@ -605,15 +605,6 @@ async def test_help_is_scrolled_by_its_keys():
         assert "speaking  " in s.text
 
 
-@pytest.mark.parametrize("key", ["f1", "ctrl+p"])
-async def test_no_toast_covers_the_help_or_the_menu(key):
-    async with screen() as s:
-        await s.press("ctrl+c")
-        assert s.toasts
-        await s.pilot.press(key)
-        assert not s.toasts
-
-
 @pytest.mark.slow
 async def test_help_explains_every_stage_of_the_panel():
     async with screen(size=(120, 90)) as s:

@@ -7,6 +7,7 @@ import pytest
 from tests.ui.conftest import screen
 from tests.ui.states import turn
 from voxtui.dialogue.events import Notice
+from voxtui.ui.widgets.messages import Messages
 
 ANSWER = "An answer of a few words whose first line has to stay in view."
 SAVED = "Saved, with your words:\n~/.local/share/voxtui/sessions/2026-11-21_10-00-00"
@@ -80,3 +81,19 @@ async def test_a_message_that_came_while_the_menu_was_open_is_shown_after_it():
         await s.pilot.press("escape")
         await s.settle()
         assert "Meanwhile." in s.lines[s.app.messages.region.bottom - 1]
+
+
+@pytest.mark.parametrize("key", ["ctrl+p", "f1"])
+async def test_a_message_stands_in_the_box_that_is_open_and_not_over_the_prompt(key):
+    async with screen() as s:
+        await s.pilot.press(key)
+        await s.settle()
+        s.app.notify("Meanwhile.")
+        await s.settle()
+        (shown,) = s.app.screen.query(Messages)
+        assert "Meanwhile." in s.lines[shown.region.y]
+        assert shown.parent is not None
+        assert shown.parent.region.contains_region(shown.region)
+        s.app.clear_notifications()
+        await s.settle()
+        assert "Meanwhile." not in "\n".join(s.lines)

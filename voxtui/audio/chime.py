@@ -55,12 +55,18 @@ class Chime:
         """Return whether the device must play by now, if only silence."""
         return not self.over and now >= self.at - AHEAD_SECONDS
 
-    def mix(self, samples: Samples, segment: PlayedSegment) -> Samples:
+    def mix(self, samples: Samples, segment: PlayedSegment, now: float) -> Samples:
+        """Return `samples`, which are written next, with what is due of the chime in them.
+
+        Before the device has begun, nobody knows when they play. If that lasts until the chime is
+        due, it begins all the same: a late chime is better than none.
+        """
         start = 0
         if not self._position:
-            if segment.began_at is None:
+            if segment.began_at is not None:
+                start = max(0, round((self.at - segment.began_at) * self._rate) - segment.written)
+            elif now < self.at:
                 return samples
-            start = max(0, round((self.at - segment.began_at) * self._rate) - segment.written)
         count = min(len(samples) - start, len(self._sound) - self._position)
         if count <= 0:
             return samples

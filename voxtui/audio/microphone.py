@@ -7,14 +7,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from voxtui.audio.echo_canceller import EchoCanceller
 from voxtui.audio.portaudio import find, list_devices, open_stream, portaudio, shown_name, streams
 from voxtui.audio.resampling import downsampler
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
-
-if TYPE_CHECKING:
-    from voxtui.audio.echo_canceller import EchoCanceller
 
 BLOCK_SECONDS = 0.016
 """Half a frame. At 16 and 48 kHz each second block completes a frame, so no sample waits for the
@@ -23,7 +21,7 @@ next block. With 10 ms an idle microphone takes 1 % of a core more; sound is kno
 LATENCY_SECONDS = 0.02
 """The smallest that lost nothing on a sound server with both cores busy."""
 
-UNATTENDED_SECONDS = 0.25
+UNATTENDED_SECONDS = 0.5
 """The converter's interval while nobody waits for frames. To convert each block at once cost more
 than all the rest of an idle program."""
 

@@ -280,13 +280,15 @@ class SounddeviceSpeaker:
             if filled <= 0:
                 self._segment = PlayedSegment(rate)
             if samples is None or playback is None:
-                samples = np.zeros(period, np.float32)
+                # All at once before a chime: written by the period, silence never gets ahead of a
+                # device on a machine so busy that this loop takes as long.
+                samples = np.zeros(room if chime is not None else period, np.float32)
                 self._drain -= period
             else:
                 self._note(samples, playback)
                 self._drain = capacity
             if chime is not None:
-                samples, self._drain = chime.mix(samples, self._segment), capacity
+                samples, self._drain = chime.mix(samples, self._segment, now), capacity
             PLAYED.add(self._segment, samples)
             stream.write(np.repeat(samples[:, None], self._channels, axis=1))
             self._segment.written += len(samples)

@@ -129,8 +129,6 @@ def as_json(measured: Measured, machine: Mapping[str, Any], targets: Targets) ->
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A limit and whether it was met; printed as a line of PASS or FAIL."""
-
     name: str
     passed: bool
     why: str

@@ -88,12 +88,9 @@ def cli(
         command, words = None, command
     if words and plain:
         raise click.UsageError('Without the screen: voxtui ask "a question in quotes"')
-    if command is not None and plain:
-        raise click.UsageError(f"--plain is for talking, not for {command}.")
-    if command is not None and files:
-        raise click.UsageError(f"--file is for talking, not for {command}.")
-    if command is not None and continues:
-        raise click.UsageError(f"--continue is for talking, not for {command}.")
+    for used, option in ((plain, "--plain"), (files, "--file"), (continues, "--continue")):
+        if command is not None and used:
+            raise click.UsageError(f"{option} is for talking, not for {command}.")
     if quiet and not plain:
         raise click.UsageError(
             "--quiet goes after the command (voxtui say --quiet) or with --plain."

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from voxtui.errors import InputError
+from voxtui.storage.temporary_folders import remove_temporary_folders
 
 if TYPE_CHECKING:
     from voxtui.settings.schema import Config
@@ -138,6 +139,7 @@ class FirstIsDefault(OrderedGroup):
 
 def leave(code: int) -> NoReturn:
     """Flush stdout and end at once, because a thread may be busy in native code for seconds."""
+    remove_temporary_folders()
     with suppress(OSError):
         sys.stdout.flush()
     os._exit(code)

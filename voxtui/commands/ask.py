@@ -17,18 +17,9 @@ from voxtui.audio.clips import Clip, load_clip
 from voxtui.audio.file_speaker import FileSpeaker, SilentSpeaker, file_speaker
 from voxtui.commands.devices_command import can_play
 from voxtui.commands.headless import headless, show_step
+from voxtui.dialogue import events
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.engine_commands import Attach, NewConversation
-from voxtui.dialogue.events import (
-    Event,
-    Notice,
-    PrefillProgress,
-    Remark,
-    ReplyText,
-    ToolEnded,
-    TurnFinished,
-    TurnStarted,
-)
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Speaker
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Timestamps, Turn
@@ -180,33 +171,33 @@ def answer(
     return outcomes
 
 
-def _print_answer(events: Iterator[Event], options: AskOptions) -> Turn:
+def _print_answer(arriving: Iterator[events.Event], options: AskOptions) -> Turn:
     """Print the reply while it arrives, and notices on stderr. Return the turn."""
     timestamps: Timestamps | None = None
-    for event in events:
+    for event in arriving:
         match event:
-            case TurnStarted(_, _, started):
+            case events.TurnStarted(_, _, started):
                 timestamps = started
-            case ReplyText(_, text) if not options.as_json:
+            case events.ReplyText(_, text) if not options.as_json:
                 click.echo(text, nl=False)  # and flush
                 if timestamps is not None:
                     timestamps.record(Milestone.FIRST_SHOWN)
-            case PrefillProgress() if sys.stderr.isatty() and not options.quiet:
+            case events.PrefillProgress() if sys.stderr.isatty() and not options.quiet:
                 show_step(reading_line(event))
-            case ToolEnded(_, report) if not (options.as_json or options.quiet):
+            case events.ToolEnded(_, report) if not (options.as_json or options.quiet):
                 click.echo(f"› {call_line(report)}", err=True)
-            case Notice(_, "information") if options.quiet:
+            case events.Notice(_, "information") if options.quiet:
                 pass
-            case Notice(message) | Remark(message):
+            case events.Notice(message) | events.Remark(message):
                 click.echo(message, err=True)
-            case TurnFinished(turn):
+            case events.TurnFinished(turn):
                 return turn
             case _:
                 pass
     raise AssertionError("a turn did not end")
 
 
-def reading_line(reading: PrefillProgress) -> str:
+def reading_line(reading: events.PrefillProgress) -> str:
     """Return how much of a text is read; empty at its end."""
     if reading.ended:
         return ""

@@ -144,7 +144,6 @@ def fetch(
 
 
 def _still_lacking(model: catalogue.Model) -> Iterator[str]:
-    """Yield what a fetched model cannot run without."""
     if model is catalogue.WHISPER and importlib.util.find_spec("ctranslate2") is None:
         yield f"Its runtime is not installed. {how_to_install('whisper')}"
     if model is catalogue.SMALL_KOKORO:

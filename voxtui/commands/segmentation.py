@@ -29,35 +29,31 @@ class Segmenter:
         self._min_speech = vad.min_speech_ms / 1000
         self._detector = detector
         self._least = least_seconds
-        self._gate, self._recording = SpeechGate(vad.threshold), Recording()
+        self._gate, self.recording = SpeechGate(vad.threshold), Recording()
         detector.reset()
 
     @property
-    def recording(self) -> Recording:
-        return self._recording
-
-    @property
     def has_speech(self) -> bool:
-        return self._recording.extent.speech_seconds >= self._min_speech
+        return self.recording.extent.speech_seconds >= self._min_speech
 
     def push(self, frame: Frame) -> Utterance | None:
         """Take the next frame; return the utterance that it ends. Raises the detector's error."""
-        self._recording.append(frame, self._gate.verdict(self._detector.probability(frame)))
-        recording = self._recording
+        self.recording.append(frame, self._gate.verdict(self._detector.probability(frame)))
+        recording = self.recording
         if not recording.extent.speech_seconds:
-            self._recording = _part(recording, -LEAD_FRAMES, None)
+            self.recording = _part(recording, -LEAD_FRAMES, None)
             return None
         paused = recording.extent.quiet_frames * FRAME_SECONDS >= PAUSE_SECONDS
         if paused and recording.extent.seconds >= self._least:
             return self.finish()
         if recording.extent.seconds >= LONGEST_SECONDS:
             cut = _best_cut(recording)
-            self._recording = _part(recording, cut, None)
+            self.recording = _part(recording, cut, None)
             return self.speech(_part(recording, 0, cut))
         return None
 
     def finish(self) -> Utterance | None:
-        over, self._recording = self._recording, Recording()
+        over, self.recording = self.recording, Recording()
         return self.speech(over)
 
     def speech(self, recording: Recording) -> Utterance | None:

@@ -23,7 +23,7 @@ from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice
 from voxtui.dialogue.history.history import History
 from voxtui.dialogue.inbox import Inbox, Posted
 from voxtui.dialogue.listening.barge_in import VoiceBargeIn
-from voxtui.dialogue.listening.listener import Listener
+from voxtui.dialogue.listening.listener import Listener, warm_up
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
 from voxtui.dialogue.protocols import Brain, Past, ReplyOptions, Skills
@@ -85,6 +85,7 @@ class Engine:
         )
         self._listener = Listener(models.detector, self._config)
         overhearing = models.overhearing
+        self._detectors = [detector for detector in (models.detector, overhearing) if detector]
         self._barge_in = VoiceBargeIn(overhearing, self._config) if overhearing else None
         self._history = History(self._config)
         self._dialogue = Dialogue(
@@ -326,9 +327,8 @@ class Engine:
         for event in self._components.devices.open():
             self._emit(event)
         try:
-            self._listener.warm_up()
-            if self._barge_in is not None:
-                self._barge_in.warm_up()
+            for detector in self._detectors:
+                warm_up(detector)
             past = self._history.past
             options = self._dialogue.options if past else self._dialogue.timed_options(past)
             self._components.load(options)

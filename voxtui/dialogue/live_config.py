@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from voxtui.settings.schema import Config
 
 
+@dataclass(slots=True)
 class LiveConfig:
     """Holds the configuration in force. The engine's thread replaces it; any thread reads it."""
 
-    def __init__(self, config: Config, loaded_brain: str = "") -> None:
-        self.current = config
-        self.loaded_brain = loaded_brain
-        """The short name of the brain that is loaded; empty: none."""
+    current: Config
+    loaded_brain: str = ""
+    """the short name of the brain that is loaded; empty: none"""
 
     @property
     def brain_name(self) -> str:

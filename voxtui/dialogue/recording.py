@@ -60,31 +60,27 @@ class Recording:
         self._number = next(_numbers)
         self._frames: list[Frame] = []
         self._verdicts: list[bool] = []
-        self._extent = Extent()
+        self.extent = Extent()
+        """how far it reaches now; the value itself never changes"""
 
     def append(self, frame: Frame, speech: bool) -> None:
         self._frames.append(frame)
         self._verdicts.append(speech)
-        self._extent = self._extent.with_frame(speech)  # last: readers rely on it
-
-    @property
-    def extent(self) -> Extent:
-        """Return how far the recording reaches now. The value itself never changes."""
-        return self._extent
+        self.extent = self.extent.with_frame(speech)  # last: readers rely on it
 
     @property
     def frames(self) -> list[Frame]:
-        return self._frames[: self._extent.frames]
+        return self._frames[: self.extent.frames]
 
     @property
     def verdicts(self) -> list[bool]:
-        return self._verdicts[: self._extent.frames]
+        return self._verdicts[: self.extent.frames]
 
     def cut(self, end: int) -> list[Frame]:
         extent = Extent()
         for speech in self._verdicts[:end]:
             extent = extent.with_frame(speech)
-        self._extent = extent
+        self.extent = extent
         return self._frames[end:]
 
     def origin(self, extent: Extent) -> Origin | None:
@@ -98,7 +94,7 @@ class Recording:
         """Return the sound of all speech up to `extent`, padded; None without speech."""
         import numpy as np
 
-        origin = self.origin(extent or self._extent)
+        origin = self.origin(extent or self.extent)
         if origin is None:
             return None
         begin, end = origin.start, origin.end

@@ -25,23 +25,11 @@ OTHER_SOURCES = (
     "Try `voxtui models fetch --source hub`, or `--from` with a file you downloaded elsewhere."
 )
 OFFLINE = (
-    "new connection",
-    "name resolution",
-    "connection refused",
-    "connection error",
-    "connection broken",
-    "connection reset",
-    "connection aborted",
-    "dns error",
-    "timed out",
-    "error sending request",
-    "failed to fetch",
-    "enotfound",
-    "econnrefused",
-    "econnreset",
-    "etimedout",
-    "unreachable",
-)
+    "new connection", "name resolution", "connection refused", "connection error",
+    "connection broken", "connection reset", "connection aborted", "dns error", "timed out",
+    "error sending request", "failed to fetch", "enotfound", "econnrefused", "econnreset",
+    "etimedout", "unreachable",
+)  # fmt: skip
 """words of pip, uv and npm for a network failure, in lower case"""
 
 

@@ -133,13 +133,9 @@ def _retired_notice(retired: Sequence[Setting]) -> str:
     """Return a sentence that says why `retired` is ignored; empty for none."""
     if not retired:
         return ""
+    rows = [(setting.source, setting.key, RETIRED_KEYS[setting.key]) for setting in retired]
     places, keys, reasons = (
-        " and ".join(dict.fromkeys(names))
-        for names in (
-            [setting.source for setting in retired],
-            [setting.key for setting in retired],
-            [RETIRED_KEYS[setting.key] for setting in retired],
-        )
+        " and ".join(dict.fromkeys(column)) for column in zip(*rows, strict=True)
     )
     return f"{places}: {keys}: ignored, because {reasons}."
 

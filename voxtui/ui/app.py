@@ -15,13 +15,12 @@ from textual.app import App, ComposeResult
 from textual.binding import BindingsMap
 from textual.containers import Vertical
 from textual.geometry import Size
-from textual.message import Message
 
 from voxtui.dialogue.engine_commands import Attach, Silence
 from voxtui.dialogue.events import Died, State
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Past
-from voxtui.dialogue.timestamps import Milestone, Timestamps
+from voxtui.dialogue.timestamps import Milestone
 from voxtui.errors import InputError
 from voxtui.session.local_session import Factories, LocalSession
 from voxtui.session.user_session import MakeEngine, NotAllowed, UserSessionEvent
@@ -48,24 +47,13 @@ from voxtui.ui.talk.pasted import FIELD_CHARACTERS, joined_lines
 from voxtui.ui.talk.talk import PushToTalk
 from voxtui.ui.talk.talkbar import TalkBar
 from voxtui.ui.themes import AUTO, AVAILABLE, theme_named
+from voxtui.ui.widgets.messages import Messages
 from voxtui.ui.widgets.timers import SNOOZE_KEY, Timers
 
 TICK_SECONDS = 1 / 20
 
-IDLE_TICK_SECONDS = 1 / 4
+IDLE_TICK_SECONDS = 1 / 2
 """While nobody speaks, only the level and timers change."""
-
-
-class EventsWaiting(Message):
-    """Asks the screen to take the events that wait in its queue."""
-
-
-class Shown(Message):
-    """The first word of a reply has been painted, as its marks say."""
-
-    def __init__(self, timestamps: Timestamps) -> None:
-        super().__init__()
-        self.timestamps = timestamps
 
 
 class VoxtuiApp(TerminalApp, inherit_bindings=False):
@@ -90,12 +78,13 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         # Without `ansi_color`, Textual writes greys where NO_COLOR forbids all colours.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self._events = EventQueue(
-            lambda: self.post_message(EventsWaiting()),
+            lambda: self.call_later(self._take_events),
             lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call),
         )
         self.session = LocalSession(make_engine, self._events.put, config, clips, factories)
         self.transcript = Transcript()
         self.panel = LatencyPanel(config.targets.resolved(config.brain.name))
+        self.messages = Messages()
         self.timers = Timers()
         self.bar = TalkBar()
         self.talk = PushToTalk(self.session, self.bar)
@@ -197,7 +186,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
     # Events.
 
-    def on_events_waiting(self) -> None:
+    def _take_events(self) -> None:
         for event in self._events.take():
             self.take_event(event)
         self._keep_pace()
@@ -221,13 +210,10 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
         def first_shown(at: float) -> None:
             timestamps.record(Milestone.FIRST_SHOWN, at)
-            self.post_message(Shown(timestamps))
+            self.call_later(self.turns.first_shown, timestamps)
 
         self.when_written(first_shown)
         self.wait_written()
-
-    def on_shown(self, shown: Shown) -> None:
-        self.turns.first_shown(shown.timestamps)
 
     def tick(self) -> None:
         """Show values that change without events: the level, the marks, the seconds of speech."""
@@ -276,7 +262,8 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
             return True
         return here and await self.main.take_key(key)
 
-    def on_timers_clicked(self) -> None:
+    def action_dismiss_timers(self) -> None:
+        """Stop what rings, and remove what was missed."""
         self.session.post(Silence(missed=True))
 
     def on_key_up(self, key: KeyUp) -> None:
@@ -338,7 +325,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self._fit_panel(self.size)
 
     def action_help(self) -> None:
-        self.clear_notifications()  # they would cover part of it
         self.push_screen(Help(self.keys))
 
     def action_suspend_process(self) -> None:

@@ -10,7 +10,6 @@ from voxtui.session.tool_lines import call_line, call_text
 from voxtui.session.user_session import ClipEnded, Severity, UserSessionEvent
 from voxtui.storage.device_offset import device_offset
 from voxtui.ui.driver import gc_tuning
-from voxtui.ui.driver.terminal_app import TerminalNotification
 from voxtui.ui.main_screen import MainScreen
 from voxtui.ui.menu.menu import Menu
 from voxtui.ui.widgets.timers import Timers
@@ -72,7 +71,7 @@ class EventDisplay:
                 self._timers.use(countdowns)
             case events.Rang(sentence):
                 turns.transcript.add_line("◔", sentence)
-                self._main.post_message(TerminalNotification(sentence))
+                self._main.program.notify_outside(sentence)
             case ClipEnded(error=error) if error:
                 self._main.notify(error, severity="error")
             case events.Loading(step, fraction):

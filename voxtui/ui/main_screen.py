@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from textual import on
+from textual import on, work
 
 from voxtui.dialogue.engine_commands import Attach, Silence, Speak
 from voxtui.dialogue.history.attachments import Attachment
@@ -21,10 +21,9 @@ from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.history.history_screen import HistoryScreen
 from voxtui.ui.history.past_turns import show_past
 from voxtui.ui.history.question import KEEP, KEEP_NO, KEEP_YES, Question
-from voxtui.ui.menu.menu import CONVERSATION
+from voxtui.ui.menu.menu import CONVERSATION, in_thread
 from voxtui.ui.menu.palette import Entry
 from voxtui.ui.prompt_screen import PromptScreen
-from voxtui.ui.startup import Samples
 
 WHAT_TO_KNOW = "What would you like to know?"
 """The answer to a text that was pasted and sent without a word."""
@@ -78,18 +77,15 @@ class MainScreen(PromptScreen):
     def _note_queued(self, text: str) -> None:
         self.notify(f"Kept until the models are loaded: “{text}”")
 
-    def action_paste(self) -> None:
-        self.run_worker(self._paste, thread=True, group="paste")
-
-    def _paste(self) -> None:
-        """Give what is on the clipboard. Runs on a thread of its own, because it may block."""
+    @work(group="paste")
+    async def action_paste(self) -> None:
         try:
-            attachment = Attachment("the clipboard", clipboard_text())
-            self.program.call_from_thread(self.session.post, Attach(attachment))
+            text = await in_thread(clipboard_text)
+            self.session.post(Attach(Attachment("the clipboard", text)))
         except InputError as error:
-            self.program.call_from_thread(self.status.show_problem, str(error))
+            self.status.show_problem(str(error))
         except NotAllowed as refused:
-            self.program.call_from_thread(self._refuse, refused)
+            self._refuse(refused)
 
     # Actions.
 
@@ -110,14 +106,13 @@ class MainScreen(PromptScreen):
             self._rows = rows
             self.area.styles.max_height = rows or None
 
-    @on(Transcript.Step)
-    def _step(self, event: Transcript.Step) -> None:
-        self.turns.step(event.by)
+    def action_step(self, by: int) -> None:
+        """Select the turn before (-1) or after (1) the selected one."""
+        self.turns.step(by)
         self.offer_keys()
 
-    @on(Transcript.Picked)
-    def _pick(self, event: Transcript.Picked) -> None:
-        self.turns.pick(event.turn)
+    def action_pick(self, turn: int) -> None:
+        self.turns.pick(turn)
         self.offer_keys()
 
     def action_page_up(self) -> None:
@@ -247,10 +242,6 @@ class MainScreen(PromptScreen):
     def action_clip(self, number: int) -> None:
         self._do(partial(self.session.play_clip, number))
 
-    @on(Samples.Chosen)
-    def _clip_chosen(self, message: Samples.Chosen) -> None:
-        self.action_clip(message.number)
-
     def action_copy(self) -> None:
         if text := self.get_selected_text():
             self.program.copy_to_clipboard(text)
@@ -269,21 +260,18 @@ class MainScreen(PromptScreen):
         results = (t.result for number, t in turns if turn in (None, number))
         return next((r.reply.strip() for r in results if r and r.reply), "")
 
-    def action_save(self) -> None:
-        self.run_worker(self._save, thread=True, group="save")
-
-    def _save(self) -> None:
-        """Save the session. Runs on a thread of its own, because a disk may be slow."""
+    @work(group="save")
+    async def action_save(self) -> None:
         try:
-            place = self.session.save()
+            place = await in_thread(self.session.save)
         except NotAllowed as refused:
-            self.program.call_from_thread(self._refuse, refused)
+            self._refuse(refused)
         except InputError as error:
-            self.program.call_from_thread(self.status.show_problem, str(error))
+            self.status.show_problem(str(error))
         else:
             shown = str(place).replace(str(Path.home()), "~", 1)
             self.notify(f"Saved, with your words:\n{shown}")
-            self.program.call_from_thread(self.ask_to_store, lambda: None)
+            self.ask_to_store(lambda: None)
 
     def commands(self) -> Iterable[Entry]:
         yield Entry(CONVERSATION, "New conversation", action="screen.new")

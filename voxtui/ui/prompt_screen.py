@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import cast
 
 from textual import events, on
-from textual.app import App
 from textual.binding import Binding, BindingsMap
 from textual.containers import Horizontal
 from textual.widgets import Input
@@ -19,11 +19,11 @@ from voxtui.session.user_session import NotAllowed
 from voxtui.ui.conversation.turn_views import TurnViews
 from voxtui.ui.driver.keyboard import Paste
 from voxtui.ui.driver.painting import SteppedScreen
+from voxtui.ui.driver.terminal_app import TerminalApp
 from voxtui.ui.status import Status
 from voxtui.ui.talk.pasted import (
     FIELD_CHARACTERS,
     FIELD_LINES,
-    PastedTexts,
     PastedView,
     at_least_tokens,
     joined_lines,
@@ -70,8 +70,8 @@ class PromptScreen(SteppedScreen):
         """the present actions of the keys, as the footer shows them"""
 
     @property
-    def program(self) -> App[None]:
-        return self.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    def program(self) -> TerminalApp:
+        return cast("TerminalApp", self.app)  # pyright: ignore[reportUnknownMemberType]
 
     def show_state(self) -> None:
         self.status.show_state()
@@ -205,8 +205,7 @@ class PromptScreen(SteppedScreen):
         for text in texts:
             self.session.post(Attach(text))
 
-    @on(PastedTexts.Opened)
-    def _open_pasted(self) -> None:
+    def action_open_pasted(self) -> None:
         self.program.push_screen(PastedView(self.bar.pasted.newest))
 
     def leave_field(self) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import OptionList, Static
 
 from voxtui.settings.schema import Config
@@ -64,13 +63,6 @@ def not_loaded() -> Sequence[Paragraph]:
 class Samples(Vertical):
     """A list of the sample clips, shown while no microphone is in use."""
 
-    class Chosen(Message):
-        """A clip was picked from the list. Clips count from 1."""
-
-        def __init__(self, number: int) -> None:
-            super().__init__()
-            self.number = number
-
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__()
         self._names = names
@@ -82,8 +74,8 @@ class Samples(Vertical):
             yield OptionList(*options, markup=False, compact=True)
 
     def offer(self, offered: bool) -> None:
-        self.set_class(offered and bool(self._names), "offered")
+        self.set_class(offered and bool(self._names), "shown")
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+    async def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
-        self.post_message(self.Chosen(event.option_index + 1))
+        await self.run_action(f"screen.clip({event.option_index + 1})")

@@ -74,10 +74,8 @@ class MicrophoneLevel:
         self.name: str | None = ""
         self.loudest = 0.0
         """peak, 0..1, since the microphone was chosen"""
-        self.peak: float | None = None
-        """peak, 0..1, of the second in progress"""
-        self.shown: float | None = None
-        """the peak on display, 0..1"""
+        self.peak = self.shown = 0.0
+        """peak, 0..1, of the second in progress, and the one on display"""
         self.silent = False
         """it delivered nothing but digital silence"""
         self.used = False
@@ -85,26 +83,16 @@ class MicrophoneLevel:
 
     def use(self, name: str | None) -> None:
         self.name, self.loudest, self.silent, self.used = name, 0.0, False, False
-        self.peak = self.shown = None
+        self.peak = self.shown = 0.0
 
     def hear(self, level: float) -> None:
         self.loudest = max(self.loudest, level)
-        self.peak = max(self.peak or 0.0, level)
+        self.peak = max(self.peak, level)
 
     @property
     def hears(self) -> bool:
         """False if there is no microphone, or one that delivers only digital silence."""
         return self.name is not None and not self.silent
-
-    @property
-    def louder(self) -> bool:
-        return self.peak is not None and self.peak > (self.shown or 0.0) * STEADY
-
-    @property
-    def changed(self) -> bool:
-        if self.peak is None or self.shown is None:
-            return self.peak is not None
-        return self.louder or self.peak * STEADY < self.shown
 
 
 class Status:
@@ -228,9 +216,7 @@ class Status:
                 self.banner.withdraw()
             self.show_mode()
         if self._session.state is State.LISTENING:
-            self._bar.meter.show(loudness(level))
-            if self.level.louder:
-                self._show_peak()
+            self._show_peak(level)
 
     def check_level(self, microphone: str, announce: bool) -> None:
         """Note a microphone without any sound; `announce`: report its level otherwise.
@@ -257,14 +243,14 @@ class Status:
             self.banner.show(why or SILENT, "choose another", choose, error=False)
 
     def show_level(self) -> None:
-        if self._transcript.is_attached and self.level.changed:
-            self._show_peak()
-        self.level.peak = None
+        peak, self.level.peak = self.level.peak, 0.0
+        steady = self.level.shown / STEADY < peak < self.level.shown * STEADY
+        if not steady and self._session.state is not State.LISTENING:
+            self._show_peak(peak)
 
-    def _show_peak(self) -> None:
-        self.level.shown = self.level.peak or 0.0
-        if self._session.state is not State.LISTENING:
-            self._bar.meter.show(loudness(self.level.shown))
+    def _show_peak(self, peak: float) -> None:
+        self.level.shown = peak
+        self._bar.meter.show(loudness(peak))
 
     # State and mode.
 

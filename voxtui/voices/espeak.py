@@ -29,18 +29,9 @@ ENVIRONMENT = ("ESPEAK_DATA_PATH", "HOME", "LD_LIBRARY_PATH", "PATH")
 """Variables that the process gets. Any other one may be a secret."""
 
 SIGNS = {
-    "a^ɪ": "I",
-    "a^ʊ": "W",
-    "d^z": "ʣ",
-    "d^ʒ": "ʤ",
-    "e^ɪ": "A",
-    "o^ʊ": "O",
-    "s^s": "S",
-    "t^s": "ʦ",
-    "t^ʃ": "ʧ",
-    "ɔ^ɪ": "Y",
-    "ə^ʊ": "Q",
-}
+    "a^ɪ": "I", "a^ʊ": "W", "d^z": "ʣ", "d^ʒ": "ʤ", "e^ɪ": "A", "o^ʊ": "O", "s^s": "S", "t^s": "ʦ",
+    "t^ʃ": "ʧ", "ɔ^ɪ": "Y", "ə^ʊ": "Q",
+}  # fmt: skip
 """Kokoro's single sign for sounds that espeak-ng ties together."""
 
 _QUOTES = str.maketrans("«»[]", "“”  ")

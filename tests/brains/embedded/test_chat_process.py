@@ -19,8 +19,6 @@ from tests.brains.conftest import small
 from tests.fakes import SECONDS, Flag
 from voxtui.brains.embedded.chat_process import (
     ASK,
-    FOLDER_PREFIX,
-    SOCKET,
     ChatRequest,
     Llama,
     chatml,
@@ -125,7 +123,7 @@ def test_an_aborted_loading_leaves_nothing_behind(
 
     class OnceItListens(Flag):
         def is_set(self) -> bool:
-            return bool(list(tmp_path.glob(f"*/{SOCKET}")))
+            return bool(list(tmp_path.glob("*/chat.sock")))
 
     with pytest.raises(Stopped):
         Llama(512).load(tmp_path / "slow.gguf", OnceItListens())
@@ -320,24 +318,6 @@ def test_the_template_of_a_file_is_not_run(tmp_path: Path) -> None:
 
     llama.load(path, TooLate())
     llama.close()
-
-
-@pytest.mark.slow
-def test_a_folder_that_a_killed_process_left_is_removed_at_the_next_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    over = subprocess.Popen(["true"])
-    over.wait()
-    names = f"{over.pid}-aaaaaaaa", f"{over.pid}-bbbbbbbb", f"{os.getpid()}-cccccccc", "x-dddddddd"
-    stale, foreign, live, other = (tmp_path / f"{FOLDER_PREFIX}{name}" for name in names)
-    for folder in (stale, foreign, live, other):
-        folder.mkdir()
-    (stale / SOCKET).touch()
-    (foreign / "notes").touch()
-    with pytest.raises(ModelError):
-        Llama(512).load(tmp_path / "none.gguf")
-    assert {*tmp_path.iterdir()} == {foreign, live, other}
 
 
 @pytest.mark.slow

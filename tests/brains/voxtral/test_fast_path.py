@@ -62,7 +62,8 @@ def answers_plainly(directory: Path, reason: str) -> None:
         assert (brain.path, brain.fast_path) == ("", None)
         assert "fast" not in brain.description
         assert brain.generator.longest == brain.generator.decoder.longest
-        assert not brain.generator.graphs and not brain.generator.embedder.graphs
+        loop = brain.generator
+        assert not loop.graphs.replays and not loop.embedder.graphs.replays
         assert brain.generator.queue_ahead is False
         assert answered(brain, (), utterance(1.0))
     assert not Marker().stands

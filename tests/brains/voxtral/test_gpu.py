@@ -310,8 +310,8 @@ def test_a_capture_that_fails_half_way_leaves_the_plain_loop(weights, plain) -> 
     with pytest.raises(RuntimeError):
         for _ in loop.capture(record):
             pass
-    loop.graphs.clear()
-    loop.embedder.graphs.clear()
+    loop.graphs.replays.clear()
+    loop.embedder.graphs.replays.clear()
     loop.forget()
     said = clip(70, 1.0)
     assert answered(loop, [], said) == answered(plain, [], said)

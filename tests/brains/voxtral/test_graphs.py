@@ -99,7 +99,7 @@ def test_a_step_reads_the_smallest_captured_bucket_that_holds_the_conversation(
     run = Graphs.run
 
     def watched(self: Graphs, name: str, work: graphs.Work, *shape: int) -> None:
-        assert (name, *shape) in self._replays
+        assert (name, *shape) in self.replays
         seen.append((name, shape))
         run(self, name, work, *shape)
 

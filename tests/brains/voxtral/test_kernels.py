@@ -93,7 +93,7 @@ def test_one_captured_step_serves_all_lengths_if_the_device_reads_the_position()
     def captured(loop: ReplyGenerator) -> list[tuple[str | int, ...]]:
         for _ in loop.capture(TapeRecorder()):
             pass
-        return [name for name in loop.graphs.captured if name[0] == "step"]
+        return [name for name in loop.graphs.replays if name[0] == "step"]
 
     def attend(qkv: Tensor, position: Tensor, cos: Tensor, sin: Tensor, kv: Tensor, heads: int):
         """Compute `slow_attend` without reading the position back."""

@@ -131,7 +131,7 @@ def answered(
 
 def computed(brain: VoxtralBrain) -> ModelWork:
     """Wait until what is computed ahead is done."""
-    newest = brain.newest
+    newest = brain.thread.newest
     assert newest is not None
     while newest.has_work:
         Flag().wait(0.01)

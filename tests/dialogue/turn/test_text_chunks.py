@@ -16,7 +16,7 @@ def chunks(tokens: list[str], **settings: int) -> list[str]:
     chunker = Chunker(StreamingConfig(**{"flush_ms": 5000, **settings}), out.append)
     for token in tokens:
         chunker.add(token)
-    chunker.close()
+    chunker.flush()
     return out
 
 
@@ -27,7 +27,7 @@ def test_with_min_words_1_no_visible_character_waits() -> None:
     assert out == ["H"]
     chunker.add("ello")
     assert out == ["H", "ello"]
-    chunker.close()
+    chunker.flush()
 
 
 def test_a_burst_is_emitted_at_most_max_words_at_a_time() -> None:
@@ -49,7 +49,7 @@ def test_a_short_rest_is_emitted_after_flush_ms() -> None:
     chunker = Chunker(StreamingConfig(min_words=5, max_words=5, flush_ms=1), emit)
     chunker.add("only this")
     assert came.wait(SECONDS) and out == ["only this"]
-    chunker.close()
+    chunker.flush()
     assert out == ["only this"]
 
 
@@ -79,5 +79,5 @@ def test_after_a_cancel_the_rest_of_a_long_token_is_one_piece() -> None:
 
     chunker = Chunker(StreamingConfig(), emit, cancelled)
     chunker.add("a word " * 1000)
-    chunker.close()
+    chunker.flush()
     assert len(out) == 4 and "".join(out) == "a word " * 1000

@@ -8,12 +8,10 @@ memory, costs one turn. The model file is the user's choice, so the process gets
 from __future__ import annotations
 
 import os
-import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from multiprocessing import Pipe
@@ -25,6 +23,7 @@ from voxtui.brains.prompting import after_clock
 from voxtui.errors import ModelError
 from voxtui.models.store import NEVER, Stopped
 from voxtui.settings.schema import Sampling
+from voxtui.storage.temporary_folders import temporary_folder
 
 SERVE = """
 import sys
@@ -36,9 +35,6 @@ serve(Connection(int(sys.argv[1])))
 second process to watch the first, with the standard error of a screen that has none."""
 
 SOCKET = "chat.sock"
-
-FOLDER_PREFIX = "voxtui-"
-"""The number of the process follows, so that the folders of killed ones are removed."""
 
 BEAT_SECONDS = 0.1
 
@@ -175,8 +171,7 @@ class ModelProcess:
 
     def _begin(self, path: Path, stop: Flag) -> Signal | Failure:
         # llama.cpp's server requires a socket. Nobody can find it once the model is loaded.
-        remove_stale_folders()
-        with tempfile.TemporaryDirectory(prefix=f"{FOLDER_PREFIX}{os.getpid()}-") as folder:
+        with temporary_folder() as folder:
             pipe = self._start(folder)
             pipe.send(replace(self._setup, path=path.absolute()))
             while not pipe.poll(BEAT_SECONDS):
@@ -184,7 +179,7 @@ class ModelProcess:
                     raise Stopped
         return pipe.recv()
 
-    def _start(self, folder: str) -> Connection:
+    def _start(self, folder: Path) -> Connection:
         """Start the process in `folder`, because the path of a socket must be short."""
         self._pipe, theirs = Pipe()
         with theirs:
@@ -300,31 +295,6 @@ def environment() -> dict[str, str]:
         if name in ENVIRONMENT or name.startswith(ENVIRONMENT_PREFIXES)
     }
     return {"GOMP_SPINCOUNT": SPINS, **kept, "PYTHONPATH": str(Path(__file__).parents[3])}
-
-
-def remove_stale_folders() -> None:
-    """Remove the folders of sockets that processes left which were killed as they loaded.
-
-    Only a folder of this user, and only an empty one or one with a socket in it.
-    """
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*-????????"):
-        owner = folder.name.split("-")[1]
-        with suppress(OSError):
-            status = folder.lstat()
-            mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
-            if mine and owner.isdecimal() and not _is_running(int(owner)):
-                (folder / SOCKET).unlink(missing_ok=True)
-                folder.rmdir()
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
 
 
 def _lost(path: Path) -> Failure:

@@ -34,8 +34,6 @@ Json: TypeAlias = "dict[str, Any]"
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """An answer whose status is not 200."""
-
     status: int
     body: str = ""
     retry_after: int | None = None

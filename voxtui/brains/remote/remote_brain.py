@@ -459,7 +459,6 @@ class _StreamEvent(msgspec.Struct):
 
 
 def _user(before: str, clock: str, user_input: Utterance | str) -> Json:
-    """Return a message of the user, with the instruction `before` it and the line with the time."""
     if isinstance(user_input, str):
         return {"role": "user", "content": paragraphs(before, after_clock(clock, user_input))}
     lead = paragraphs(before, clock)

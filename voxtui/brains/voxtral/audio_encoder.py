@@ -167,7 +167,8 @@ class AudioEmbedder:
         self._rows = torch.zeros(
             WINDOW_TOKENS, encoder.width, dtype=encoder.dtype, device=encoder.device
         )
-        self._known: WeakKeyDictionary[PromptClip, Tensor] = WeakKeyDictionary()
+        self.known: WeakKeyDictionary[PromptClip, Tensor] = WeakKeyDictionary()
+        """the rows of the clips that still exist"""
         self._whole: list[tuple[Tensor, Tensor]] = []
         """features and embeddings of the latest clip's windows but the last"""
         self.windows = 0
@@ -175,14 +176,9 @@ class AudioEmbedder:
 
     def rows(self, clip: PromptClip) -> Tensor:
         """Return the (windows * 375, hidden) embeddings of `clip`."""
-        if clip not in self._known:
-            self._known[clip] = self._encoded(clip)
-        return self._known[clip]
-
-    @property
-    def clips(self) -> int:
-        """Return how many clips are encoded and still exist."""
-        return len(self._known)
+        if clip not in self.known:
+            self.known[clip] = self._encoded(clip)
+        return self.known[clip]
 
     def capture(self, record: Record) -> None:
         self.graphs.capture(record, "clip", self._hear_clip)

@@ -86,8 +86,6 @@ SHARE = 0.25
 
 @dataclass(slots=True)
 class SpokenUtterance:
-    """An utterance while it is being spoken."""
-
     past: Past
     recording: Recording
     cancelled: Flag
@@ -139,7 +137,7 @@ class VoxtralBrain:
         self._on_gpu = self._loaded = False
         self.fast_path: FastPath | None = None
         """the fast path, if it answers; None: the plain path does"""
-        self._thread = ModelThread(self._recover)
+        self.thread = ModelThread(self._recover)
 
     @property
     def description(self) -> str:
@@ -162,7 +160,7 @@ class VoxtralBrain:
             self._fetch(self._fetches, progress)
         report_while(progress, "Voxtral", lambda stopping: self._load())
         self._reply_language.warm_up()
-        self._thread.start()
+        self.thread.start()
         report_while(progress, "warming up", self._rehearse)
         if self._on_gpu and self._config.brain.voxtral.fast:
             report_while(progress, "trying the fast path", self._try_fast_path)
@@ -194,7 +192,7 @@ class VoxtralBrain:
 
         prompts = fast_path.rehearsal_prompts(self.tekken.encode, self.instruction)
         try:
-            found = fast_path.choose(self._thread, self._plain, self._sampling, prompts, stopping)
+            found = fast_path.choose(self.thread, self._plain, self._sampling, prompts, stopping)
         except ModelError as error:
             self._notify(f"Voxtral answers without its fast path. {error}")
         else:
@@ -218,7 +216,7 @@ class VoxtralBrain:
             noise = random.normal(0, 0.05, seconds * SAMPLE_RATE).astype(np.float32)
             utterance = Utterance(noise, ((0.0, float(seconds)),), 0.0)
             reply = self._speculate((), utterance, stopping, AHEAD_TOKENS)
-            for count, _ in enumerate(self._thread.tokens(reply), 1):
+            for count, _ in enumerate(self.thread.tokens(reply), 1):
                 if count == AHEAD_TOKENS:
                     break
             self.took = min(self.took, reply.worked_before(time.monotonic()))
@@ -244,7 +242,7 @@ class VoxtralBrain:
             prompt, clips = self._prompt(past, None, options)
             yield from self.generator.prepare(prompt, clips)
 
-        self._thread.request(ModelWork(self._thread.guarded(work), cancelled))
+        self.thread.request(ModelWork(self.thread.guarded(work), cancelled))
 
     def wake(self) -> None:
         live = self._live
@@ -268,7 +266,7 @@ class VoxtralBrain:
         self._live = None
         request.timestamps.path = self.path
         yield from self._reply_by_model(request)
-        self._thread.succeeded()
+        self.thread.succeeded()
 
     def _reply_by_model(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         from voxtui.brains.voxtral.weights import gpu_bytes
@@ -280,7 +278,7 @@ class VoxtralBrain:
         options, calls = request.options, request.calls
         reply = self._speculate(request.past, user_input, request.cancelled, None, options, calls)
         text = Detokenizer(self.tekken)
-        tokens = self._thread.tokens(reply)
+        tokens = self.thread.tokens(reply)
         for number, token in enumerate(tokens):
             if number == 0:
                 if not isinstance(user_input, str):
@@ -340,8 +338,8 @@ class VoxtralBrain:
 
         origin = _origin(user_input)
         key = None if origin is None else (tuple(past), origin, options, calls)
-        return self._thread.request(
-            ModelWork(self._thread.guarded(work), cancelled, ahead, key, timing)
+        return self.thread.request(
+            ModelWork(self.thread.guarded(work), cancelled, ahead, key, timing)
         )
 
     def language(self, reply: str, timestamps: Timestamps) -> str:
@@ -360,23 +358,18 @@ class VoxtralBrain:
                 yield from self.transcriber.reply(prompt, [clip], most)
 
         text = Detokenizer(self.tekken)
-        written = self._thread.request(ModelWork(self._thread.guarded(work), cancelled))
-        for token in self._thread.tokens(written):
+        written = self.thread.request(ModelWork(self.thread.guarded(work), cancelled))
+        for token in self.thread.tokens(written):
             yield Token(text.text(token), token)
         if rest := text.rest():
             yield Token(rest)
-
-    @property
-    def newest(self) -> ModelWork | None:
-        """The work that was requested last, for tests and benchmarks to wait for."""
-        return self._thread.newest
 
     def close(self) -> None:
         if not self._loaded:
             return
         self._loaded = False
-        self._thread.close()
-        if self._thread.lost:
+        self.thread.close()
+        if self.thread.lost:
             never_free((self._plain, self.fast_path, self.transcriber))
         self.fast_path = None
         del self._plain, self.transcriber, self._conversation

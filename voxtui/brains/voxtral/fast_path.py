@@ -67,8 +67,6 @@ Prompt = tuple[PromptIds, list[PromptClip]]
 
 @dataclass(frozen=True, slots=True)
 class FastPath:
-    """A fast path that may answer, and its times."""
-
     generator: ReplyGenerator
     plain_ms: float
     """the time of a token by the plain path"""

@@ -385,7 +385,6 @@ class ReplyGenerator:
         return event
 
     def _note(self, encoded: torch.cuda.Event | None, prefilled: torch.cuda.Event | None) -> None:
-        """Set `encoded_at` and `prefilled_at`, now that the first token has been read."""
         self.prefilled_at = time.monotonic()
         if encoded is not None and prefilled is not None:
             self.encoded_at = self.prefilled_at - encoded.elapsed_time(prefilled) / 1000

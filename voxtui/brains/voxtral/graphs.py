@@ -20,27 +20,17 @@ class Graphs:
     """Captured operations by name and shape. Others are run directly."""
 
     def __init__(self) -> None:
-        self._replays: dict[tuple[str | int, ...], Callable[[], None]] = {}
-
-    def __len__(self) -> int:
-        return len(self._replays)
-
-    @property
-    def captured(self) -> list[tuple[str | int, ...]]:
-        return list(self._replays)
+        self.replays: dict[tuple[str | int, ...], Callable[[], None]] = {}
 
     def capture(self, record: Record, name: str, work: Work, *shape: int) -> None:
-        self._replays[name, *shape] = record(lambda: work(*shape))
+        self.replays[name, *shape] = record(lambda: work(*shape))
 
     def run(self, name: str, work: Work, *shape: int) -> None:
-        replay = self._replays.get((name, *shape))
+        replay = self.replays.get((name, *shape))
         if replay is None:
             work(*shape)
         else:
             replay()
-
-    def clear(self) -> None:
-        self._replays.clear()
 
 
 class CudaRecorder:

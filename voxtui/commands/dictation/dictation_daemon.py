@@ -215,8 +215,6 @@ def serve(config: Config) -> None:
 
 @dataclass(slots=True)
 class _Listener:
-    """The client that waits for one utterance."""
-
     connection: socket.socket
     deadline: float
     """monotonic seconds"""

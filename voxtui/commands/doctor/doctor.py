@@ -216,7 +216,6 @@ def _words() -> Iterator[Finding]:
 
 
 def _whisper(config: Config) -> Finding:
-    """Check who hears other languages than English."""
     size = f"{WHISPER.size / 1e6:.0f} MB"
     if config.brain.language not in ("", "en"):
         verdict: Verdict = "note" if _prefers_voxtral(config) else "missing"

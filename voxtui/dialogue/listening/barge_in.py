@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from voxtui.dialogue.data import FRAME_SECONDS, Frame
 from voxtui.dialogue.listening.level import FAINT
-from voxtui.dialogue.listening.listener import warm_up
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import SpeechDetector
 
@@ -23,9 +22,6 @@ class VoiceBargeIn:
         self._spoken_s = 0.0
         """seconds of speech up to the latest frame, by probability"""
         self._turn: int | None = None
-
-    def warm_up(self) -> None:
-        warm_up(self._detector)
 
     def interrupts(self, frame: Frame, turn: int) -> bool:
         if turn != self._turn:

@@ -134,9 +134,6 @@ class Listener:
             return None
         return max(0.0, self._config.audio.max_utterance_s - live.recording.extent.seconds)
 
-    def warm_up(self) -> None:
-        warm_up(self._detector)
-
     def begin(self, source: str, at: float, hands_free: bool = False) -> list[Frame]:
         """Begin a recording at `at`, and return the pre-roll, which the caller pushes again."""
         preroll = PREROLL_SECONDS + (self._config.vad.start_ms / 1000 if hands_free else 0.0)

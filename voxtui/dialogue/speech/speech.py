@@ -48,8 +48,6 @@ class _Stopped:
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """A call of the voice, and the queue of its results."""
-
     run: Callable[[], Iterable[SpeechChunk]]
     stopped: StopFlag
     abandoned: bool = False
@@ -220,8 +218,6 @@ class SpokenClause:
 
 
 class SpokenReply:
-    """How a reply is spoken."""
-
     def style(self, clause: str) -> tuple[float | None, str]:
         """Return the speed (None: as configured) and the language, by the first clause."""
         return None, "en"

@@ -21,7 +21,7 @@ class Chunker:
     The work is proportional to the text. Once `cancelled` is set the buffer is emitted in one
     piece, because cutting a token of 100,000 characters into words would delay the cancel.
 
-    One thread calls `add` and `close`. A timer thread may call `emit` as well.
+    One thread calls `add`; at the end it calls `flush`, as a timer thread may before.
     """
 
     def __init__(
@@ -48,14 +48,11 @@ class Chunker:
             if self._words >= self._config.min_words:
                 self._emit_words(self._config.min_words)
             if self._waiting and self._timer is None:
-                self._timer = threading.Timer(self._config.flush_ms / 1000, self._flush)
+                self._timer = threading.Timer(self._config.flush_ms / 1000, self.flush)
                 self._timer.name, self._timer.daemon = "voxtui-flush", True
                 self._timer.start()
 
-    def close(self) -> None:
-        self._flush()
-
-    def _flush(self) -> None:
+    def flush(self) -> None:
         with self._lock:
             self._emit_words(0)
             self._stop_timer()

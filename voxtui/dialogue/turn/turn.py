@@ -193,7 +193,7 @@ def answer_tokens(turn: LiveTurn, dialogue: Dialogue) -> Generator[Token, None, 
         if last_at is not None:
             timestamps.record(Milestone.LAST_TOKEN, last_at)
     finally:
-        chunker.close()
+        chunker.flush()
 
 
 def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Token, None, None]:

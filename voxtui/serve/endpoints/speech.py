@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
+import struct
 import time
-import wave
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive
 
     from voxtui.dialogue.protocols import Voice
-    from voxtui.serve.metrics import Metrics
-    from voxtui.serve.shared_models import Pool
-    from voxtui.settings.schema import VoiceConfig
 
 RATE = 24_000
 """Hz, as OpenAI's `pcm`"""
@@ -53,13 +49,6 @@ FOREIGN_VOICES = frozenset(
 class SpeechEndpoint(Endpoint):
     name = "speech"
 
-    def __init__(
-        self, pool: Pool, voice: VoiceConfig, models: Sequence[str], metrics: Metrics
-    ) -> None:
-        super().__init__(pool, metrics)
-        self._config = voice
-        self._models = models
-
     async def answer(self, exchange: Exchange) -> None:
         speech = await self._read(exchange.receive)
         async with exchange.watched(), self.pool.lend(exchange) as parts:
@@ -69,12 +58,11 @@ class SpeechEndpoint(Endpoint):
 
     async def _read(self, receive: Receive) -> SpeechRequest:
         speech = decoded(await small_body(receive, MOST_BYTES), SpeechRequest)
-        check_model(speech.model, *self._models)
+        check_model(speech.model, *self.models)
+        ours = self.config.voice.name
         name = speech.voice if isinstance(speech.voice, str) else str(speech.voice.get("id", ""))
-        if name not in ("", self._config.name) and name not in FOREIGN_VOICES:
-            raise HttpError(
-                400, f"This voice is not available: use {self._config.name!r}.", param="voice"
-            )
+        if name not in ("", ours) and name not in FOREIGN_VOICES:
+            raise HttpError(400, f"This voice is not available: use {ours!r}.", param="voice")
         if speech.response_format not in MEDIA:
             raise HttpError(
                 400,
@@ -168,11 +156,10 @@ def spoken(voice: Voice, text: str, speed: float | None, cancelled: Flag) -> Ite
 
 def endless_wav_header() -> bytes:
     """Return the header of a mono WAV whose length is not known yet."""
-    file = io.BytesIO()
-    with wave.open(file, "wb") as out:
-        out.setnchannels(1)
-        out.setsampwidth(2)
-        out.setframerate(RATE)
-    header = bytearray(file.getvalue())
-    header[4:8] = header[40:44] = b"\xff\xff\xff\xff"
-    return bytes(header)
+    unknown = 2**32 - 1
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, RATE, 2 * RATE, 2, 16)
+    return (
+        struct.pack("<4sI4s", b"RIFF", unknown, b"WAVE")
+        + form
+        + struct.pack("<4sI", b"data", unknown)
+    )

@@ -43,10 +43,6 @@ NULLABLE = frozenset(
     {"turn_detection", "transcription", "noise_reduction", "include", "tracing", "prompt"}
 )
 
-NOT_SUPPORTED = {
-    "prompt": "Prompt templates are not supported. Send `instructions`.",
-}
-
 
 class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pass
@@ -77,6 +73,10 @@ class _Detection(_Struct, frozen=True, tag_field="type"):
     create_response: bool = True
     interrupt_response: bool = True
 
+    def vad(self, vad: VadConfig) -> VadConfig:
+        """Return how to detect speech."""
+        raise NotImplementedError
+
 
 class ServerVad(_Detection, frozen=True, tag="server_vad"):
     """Ends an utterance after `silence_duration_ms`."""
@@ -87,11 +87,8 @@ class ServerVad(_Detection, frozen=True, tag="server_vad"):
     idle_timeout_ms: None = None
 
     def vad(self, vad: VadConfig) -> VadConfig:
-        return msgspec.structs.replace(
-            vad, hands_free=True, listen_while_speaking=False, name="",
-            threshold=self.threshold or vad.threshold,
-            end_ms=self.silence_duration_ms or vad.end_ms,
-        )  # fmt: skip
+        threshold, end_ms = self.threshold or vad.threshold, self.silence_duration_ms or vad.end_ms
+        return msgspec.structs.replace(vad, threshold=threshold, end_ms=end_ms)
 
 
 class SemanticVad(_Detection, frozen=True, tag="semantic_vad"):
@@ -100,13 +97,7 @@ class SemanticVad(_Detection, frozen=True, tag="semantic_vad"):
     eagerness: Literal["low", "medium", "high", "auto"] = "auto"
 
     def vad(self, vad: VadConfig) -> VadConfig:
-        return msgspec.structs.replace(
-            vad,
-            hands_free=True,
-            listen_while_speaking=False,
-            name="",
-            end_ms=EAGERNESS_MS[self.eagerness],
-        )
+        return msgspec.structs.replace(vad, end_ms=EAGERNESS_MS[self.eagerness])
 
 
 class AudioInput(_Struct, frozen=True):
@@ -184,22 +175,22 @@ class Settings(_Struct, frozen=True):
         shown = {k: v for k, v in whole.items() if v is not None or k not in optional}
         return {"id": session_id, "object": kind, "expires_at": expires_at, **shown}
 
-    def updated(self, session: object) -> Settings:
+    def updated(self, session: Json) -> Settings:
         """Return the settings after `session.update`. Omitted fields stay. Raises HttpError."""
-        return self._checked(_object(session, "session"), "session")
+        return self._checked(session, "session")
 
     def for_response(self, response: Json) -> Settings:
         """Return the settings of one response. Raises HttpError."""
         for name in response:
             if name not in OF_RESPONSE:
                 raise unknown(f"response.{name}")
-        if "input" in _object(response.get("audio") or {}, "response.audio"):
+        if "input" in object_of(response.get("audio") or {}, "response.audio"):
             raise unknown("response.audio.input")
         return self._checked(response, "response")
 
     def _checked(self, changes: Json, param: str) -> Settings:
         if changes.get("prompt"):
-            raise not_supported(f"{param}.prompt")
+            raise no_templates(param)
         try:
             changed = msgspec.convert(_merged(msgspec.to_builtins(self), changes), Settings)
         except msgspec.ValidationError as error:
@@ -232,9 +223,9 @@ class Settings(_Struct, frozen=True):
 
     def vad(self, vad: VadConfig) -> VadConfig:
         """Return how to detect speech."""
-        if self.detection is not None:
-            return self.detection.vad(vad)
-        return msgspec.structs.replace(vad, hands_free=False, listen_while_speaking=False, name="")
+        detects = self.detection is not None
+        own = msgspec.structs.replace(vad, hands_free=detects, listen_while_speaking=False, name="")
+        return self.detection.vad(own) if self.detection is not None else own
 
     @property
     def speaks(self) -> bool:
@@ -262,17 +253,9 @@ def default_settings(model: str, voice: str) -> Settings:
     return Settings(model=model, audio=Audio(AudioInput(), AudioOutput(voice)))
 
 
-def not_supported(param: str) -> HttpError:
-    return invalid(NOT_SUPPORTED[param.rpartition(".")[2]], param, "not_supported")
-
-
-def without_unsupported(session: object) -> tuple[object, list[str]]:
-    """Return `session` without the fields that are not supported, and their names."""
-    if not isinstance(session, dict):
-        return session, []
-    fields: Json = session  # pyright: ignore[reportUnknownVariableType]
-    refused = [name for name in NOT_SUPPORTED if fields.get(name)]
-    return {name: value for name, value in fields.items() if name not in refused}, refused
+def no_templates(param: str) -> HttpError:
+    message = "Prompt templates are not supported. Send `instructions`."
+    return invalid(message, f"{param}.prompt", "not_supported")
 
 
 def invalid(message: str, param: str | None = None, code: str = "invalid_value") -> HttpError:
@@ -294,7 +277,7 @@ def invalid_field(error: msgspec.ValidationError, param: str) -> HttpError:
     return invalid(f"{what}.", place.lstrip(".") or None)
 
 
-def _object(value: object, param: str) -> Json:
+def object_of(value: object, param: str) -> Json:
     if not isinstance(value, dict):
         raise invalid("An object is expected.", param)
     return dict(value)  # type: ignore[reportUnknownArgumentType]

@@ -25,7 +25,7 @@ FIGURE_WIDTH = 60
 """A narrower conversation has no room of its own for figures."""
 
 LABEL_CELLS = 5
-TAB_CELLS = 8
+TAB = Content(" " * 4)
 
 KINDS = ("you", "vox", "head")
 
@@ -51,26 +51,6 @@ NO_LOOK = Look(0, Style(), Style(), (Style(),) * len(KINDS))
 
 
 class Paragraph:
-    __slots__ = (
-        "_added",
-        "_content",
-        "_length",
-        "_tabbed",
-        "column",
-        "figure",
-        "height",
-        "kind",
-        "label",
-        "lines",
-        "lit",
-        "look",
-        "muted",
-        "painted",
-        "spaced",
-        "tail",
-        "turn",
-    )
-
     def __init__(
         self, kind: str, label: str, content: Content, spaced: bool = True, muted: bool = False
     ) -> None:
@@ -91,18 +71,12 @@ class Paragraph:
         self.height = 0
         """the number of lines, also while `lines` is empty"""
         self.tail = ""
-        """the text of the last line, tabs expanded"""
-        self.column = 0
-        """characters since the last line break in the content, tabs expanded"""
+        """the text of the last line"""
         self.look = NO_LOOK
         """the look that `lines` were wrapped for"""
         self.painted = False
         """True once the last line has been drawn since the last change"""
-        self._content = content
-        self._added: list[str] = []
-        """text not yet in `_content`: joining it for each token would be quadratic"""
-        self._length = len(content.plain)
-        self._tabbed = "\t" in content.plain
+        self.content = content
 
     @property
     def content(self) -> Content:
@@ -113,31 +87,29 @@ class Paragraph:
 
     @content.setter
     def content(self, content: Content) -> None:
-        self._content, self._length = content, len(content.plain)
-        self._tabbed = "\t" in content.plain
-        self._added.clear()
+        self._content = TAB.join(content.split("\t", allow_blank=True))
+        self._added: list[str] = []
+        """text not yet in `_content`: joining it for each token would be quadratic"""
 
     def append(self, text: str, look: Look, widget: Widget) -> tuple[int, list[Line]]:
         """Add unstyled `text` at the end; return the first changed line, and the lines it replaces.
 
         Wraps the last line again, not the lines above: lines break at the first place that fits,
-        so later text cannot move a break. An answer thus costs its length, not its square. Tabs at
-        the end of a line are wrapped in another way than the spaces that they expand to, so an
-        entry with tabs is wrapped as a whole.
+        so later text cannot move a break. An answer thus costs its length, not its square.
         """
-        expanded = self._add(text)
+        text = text.replace("\t", TAB.plain)
+        self._added.append(text)
         before = self.lines
-        if not before or self.look is not look or self._tabbed:
+        if not before or self.look is not look:
             self.wrap(look, widget)
             return 0, before
         first = len(before)
         if len(self.tail) < LONGEST_LINE:
             first -= 1
-            expanded = self.tail + expanded
+            text = self.tail + text
         labelled = first == (1 if self.spaced else 0)
         before = self.lines[first:]
-        content = Content(expanded)
-        self.lines[first:], self.tail = self._wrapped(content, look, widget, labelled)
+        self.lines[first:], self.tail = self._wrapped(Content(text), look, widget, labelled)
         self.height = len(self.lines)
         self.painted = False
         return first, before
@@ -148,24 +120,20 @@ class Paragraph:
         self.height = len(self.lines)
 
     def wrapped(self, look: Look, widget: Widget) -> list[Line]:
-        """Return the whole content as lines; sets `tail` and `column`."""
+        """Return the whole content as lines; sets `tail`."""
         if look.width <= 0:
             return []
-        content = self.content
-        lines, self.tail = self._wrapped(content, look, widget)
-        self.column = len(content.plain.rpartition("\n")[2].expandtabs(TAB_CELLS))
+        lines, self.tail = self._wrapped(self.content, look, widget)
         return [[], *lines] if self.spaced else lines
 
     def lit_lines(self) -> list[int]:
         if not self.lit:
             return [0] * len(self.lines)
-        content = self.content.plain
-        lit, text = len(content[: self.lit].expandtabs(TAB_CELLS)), content.expandtabs(TAB_CELLS)
-        found, begin = list[int](), 0
+        text, found, begin = self.content.plain, list[int](), 0
         for line in self.lines:
             shown = "".join(segment.text for segment in line[1:]).rstrip()
             begin = max(begin, text.find(shown, begin))
-            found.append(min(max(0, lit - begin), len(shown)))
+            found.append(min(max(0, self.lit - begin), len(shown)))
             begin += len(shown)
         return found
 
@@ -192,24 +160,13 @@ class Paragraph:
         )
         labels = [Segment(self.label[:indent].ljust(indent), label_style.rich_style)]
         blanks = [Segment(" " * indent, look.ground.rich_style)]
-        tail = content.plain.rpartition("\n")[2].expandtabs(TAB_CELLS)[_column(strips[-1]) :]
+        tail = content.plain.rpartition("\n")[2][_column(strips[-1]) :]
         # Without the offsets, because they make every segment's style unique.
         lines = [
             [*(labels if labelled and not i else blanks), *strip.discard_meta()]
             for i, strip in enumerate(strips)
         ]
         return lines, tail
-
-    def _add(self, text: str) -> str:
-        """Add unstyled `text` at the end; return it with tabs expanded. Does not wrap."""
-        self._added.append(text)
-        self._length += len(text)
-        self._tabbed |= "\t" in text
-        stop = self.column % TAB_CELLS
-        expanded = (" " * stop + text).expandtabs(TAB_CELLS)[stop:]
-        _, line_break, last = expanded.rpartition("\n")
-        self.column = len(last) + (0 if line_break else self.column)
-        return expanded
 
 
 def _column(strip: Strip) -> int:

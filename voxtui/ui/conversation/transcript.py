@@ -8,7 +8,6 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.message import Message
 
 from voxtui.ui.conversation.drawn_entries import DrawnEntries
 from voxtui.ui.conversation.paragraph import Paragraph
@@ -27,23 +26,9 @@ class Transcript(DrawnEntries, can_focus=True):
     """The entries of the welcome, then of the turns. Up, Down and the mouse select a turn."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "step(-1)", show=False),
-        Binding("down", "step(1)", show=False),
+        Binding("up", "screen.step(-1)", show=False),
+        Binding("down", "screen.step(1)", show=False),
     ]
-
-    class Step(Message):
-        """Up or Down was pressed: select the turn before (-1) or after (1) the selected one."""
-
-        def __init__(self, by: int) -> None:
-            super().__init__()
-            self.by = by
-
-    class Picked(Message):
-        """The turn of this number was clicked."""
-
-        def __init__(self, turn: int) -> None:
-            super().__init__()
-            self.turn = turn
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,13 +104,10 @@ class Transcript(DrawnEntries, can_focus=True):
             if top < in_view.start or end > in_view.stop:
                 self._scroll(top)
 
-    def action_step(self, by: int) -> None:
-        self.post_message(self.Step(by))
-
-    def on_click(self, event: events.Click) -> None:
+    async def on_click(self, event: events.Click) -> None:
         entry = self._entry(self._number(event.y - self.styles.padding.top))
         if entry is not None and entry.turn and not self.text_selection:
-            self.post_message(self.Picked(entry.turn))
+            await self.run_action(f"screen.pick({entry.turn})")
 
     def append(self, entry: Paragraph, text: str) -> None:
         first, before = entry.append(text, self.look, self)

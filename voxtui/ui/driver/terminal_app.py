@@ -9,7 +9,6 @@ from collections.abc import Callable
 from textual.app import App
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
-from textual.message import Message
 from textual.notifications import SeverityLevel
 from textual.theme import Theme
 
@@ -22,28 +21,10 @@ READ_PER_SECOND = 15
 """Characters. A long message stays until it was read."""
 
 
-class TerminalNotification(Message):
-    """Asks the app to have the terminal or the desktop notify."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__()
-        self.sentence = sentence
-
-
 class TerminalApp(App[None], inherit_bindings=False):
-    def __init__(self, ansi_color: bool | None) -> None:
-        super().__init__(ansi_color=ansi_color)
-        self.messages = Messages()
-        """shows the notifications while no screen lies over the first one"""
-
     def _refresh_notifications(self) -> None:
-        if len(self.screen_stack) == 1:
-            self.messages.show(self._notifications)
-        else:
-            super()._refresh_notifications()
-
-    def on_messages_clicked(self) -> None:
-        self.clear_notifications()
+        for messages in self.screen.query(Messages) if self.screen_stack else ():
+            messages.show(self._notifications)
 
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()
@@ -75,10 +56,11 @@ class TerminalApp(App[None], inherit_bindings=False):
         if isinstance(self._driver, KeyboardDriver):
             self._driver.wait_written()
 
-    def on_terminal_notification(self, event: TerminalNotification) -> None:
+    def notify_outside(self, sentence: str) -> None:
+        """Have the terminal or the desktop notify, for one who does not look at this window."""
         if self._driver is not None and not self.is_headless:
-            self._driver.write(notification("voxtui", event.sentence, os.environ))
-            notify_desktop("voxtui", event.sentence, os.environ)
+            self._driver.write(notification("voxtui", sentence, os.environ))
+            notify_desktop("voxtui", sentence, os.environ)
 
     def notify(
         self,

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from voxtui.storage.temporary_folders import remove_temporary_folders
+
 EXIT_CODE = 130
 """The exit code after a signal, as without the screen."""
 
@@ -54,4 +56,5 @@ def _terminal_is_closed() -> bool:
 
 def _end_after_patience() -> None:
     time.sleep(PATIENCE_SECONDS)  # an Event takes a lock that the interrupted code may hold
+    remove_temporary_folders()
     os._exit(EXIT_CODE)

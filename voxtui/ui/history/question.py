@@ -11,6 +11,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 
+from voxtui.ui.widgets.messages import Messages
+
 KEEP = "Store the words of your conversations on this machine, so that you can go on with them?"
 KEEP_YES = "Yes, in a file that only you can read"
 KEEP_NO = "No, forget each when I quit"
@@ -29,6 +31,7 @@ class Question(ModalScreen[bool | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
+            yield Messages()
             yield Static(self._question, markup=False)
             yield OptionList(*self._answers, markup=False, compact=True)
         box.border_title = "History"

@@ -187,7 +187,6 @@ class Menu:
             return
         entries = [*commands, *self.entries()]
         palette = Palette(SECTIONS, entries, self.devices(), query)
-        self._app.clear_notifications()  # they would cover part of it
         self._app.push_screen(palette, self._act)
 
     async def _act(self, entry: Entry | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -46,9 +45,6 @@ class PastedTexts(Static):
     """Names the texts that were pasted and wait. A click opens the newest one."""
 
     ALLOW_SELECT = False
-
-    class Opened(Message):
-        """The newest text is to be shown in full."""
 
     def __init__(self) -> None:
         super().__init__(id="pasted", markup=False)
@@ -105,8 +101,8 @@ class PastedTexts(Static):
         self.update(f"[pasted {self.length}]" if self._texts else "")
         self.set_class(bool(self._texts), "shown")
 
-    def on_click(self) -> None:
-        self.post_message(self.Opened())
+    async def on_click(self) -> None:
+        await self.run_action("screen.open_pasted")
 
 
 class PastedView(TextBox):

@@ -177,7 +177,7 @@ class TalkBar(Horizontal):
             self._show_title()
             return True
         if self.pasted.waiting and key.key == "tab" and not self.field.value.startswith("/"):
-            self.post_message(PastedTexts.Opened())
+            await self.run_action("screen.open_pasted")
             return True
         if not self.typing:
             if key.key != "up" or not self.field.recall.draft:

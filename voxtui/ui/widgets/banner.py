@@ -15,10 +15,6 @@ class Banner(Static):
         self.action = ""
         """the action that mends the problem; empty: none does"""
 
-    @property
-    def problem(self) -> str:
-        return str(self.content) if self.has_class("shown") else ""
-
     def show(self, problem: str, remedy: str = "", action: str = "", error: bool = True) -> None:
         """Show `problem`; MEND_KEY runs `action`, which `remedy` names.
 

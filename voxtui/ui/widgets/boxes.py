@@ -13,6 +13,8 @@ from textual.screen import ModalScreen, ScreenResultType
 from textual.widget import Widget
 from textual.widgets import Input, OptionList
 
+from voxtui.ui.widgets.messages import Messages
+
 
 class SearchList(ModalScreen[ScreenResultType]):
     """A list below the words of its search, between TITLE and SUB_TITLE. Its keys need no focus."""
@@ -36,6 +38,7 @@ class SearchList(ModalScreen[ScreenResultType]):
     def compose(self) -> ComposeResult:
         with Vertical() as box:
             yield self._input
+            yield Messages()
             yield self._list
             yield from self._below
         box.border_title, box.border_subtitle = self.TITLE, self.SUB_TITLE
@@ -61,5 +64,6 @@ class TextBox(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll() as box:
+            yield Messages()
             yield from self.parts()
         box.border_title, box.border_subtitle = self.TITLE, "↑ ↓ scroll, Esc closes"

@@ -1,11 +1,10 @@
-"""Sentences that need no answer, in lines of their own above the prompt."""
+"""Sentences that need no answer, in lines of their own above the prompt or in an open box."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from textual.content import Content
-from textual.message import Message
 from textual.notifications import Notification
 from textual.timer import Timer
 from textual.widgets import Static
@@ -18,10 +17,7 @@ STYLES = {"information": "$text-muted", "warning": "$text-warning", "error": "$t
 
 
 class Messages(Static):
-    """Takes room from the conversation, and covers nothing. A click removes all."""
-
-    class Clicked(Message):
-        """All messages are to go."""
+    """Takes room of its own, and covers nothing. A click removes all."""
 
     def __init__(self) -> None:
         super().__init__(id="messages", markup=False)
@@ -49,4 +45,4 @@ class Messages(Static):
         self.show(each for each in reversed(shown) if not each.has_expired)
 
     def on_click(self) -> None:
-        self.post_message(self.Clicked())
+        self.app.clear_notifications()  # pyright: ignore[reportUnknownMemberType]

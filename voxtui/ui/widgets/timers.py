@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 
-from textual.message import Message
 from textual.widgets import Static
 
 from voxtui.dialogue.events import Countdown
@@ -22,9 +21,6 @@ LONGEST_NAME = 24
 class Timers(Static):
     """Counts down. Takes no room while nothing is set."""
 
-    class Clicked(Message):
-        """What rings is to stop, and what was missed is to go."""
-
     def __init__(self) -> None:
         super().__init__("", markup=False)
         self._countdowns: Sequence[Countdown] = ()
@@ -32,7 +28,7 @@ class Timers(Static):
 
     def use(self, countdowns: Sequence[Countdown]) -> None:
         self._countdowns = countdowns
-        self.set_class(bool(countdowns), "set")
+        self.set_class(bool(countdowns), "shown")
         self.set_class(self.rings, "rings")
         self.tick()
 
@@ -40,8 +36,8 @@ class Timers(Static):
     def rings(self) -> bool:
         return any(one.rings for one in self._countdowns)
 
-    def on_click(self) -> None:
-        self.post_message(self.Clicked())
+    async def on_click(self) -> None:
+        await self.run_action("app.dismiss_timers")
 
     def tick(self) -> None:
         if not self._countdowns:
