@@ -43,28 +43,17 @@ if TYPE_CHECKING:
 NOTES_BYTES = 20_000
 """Bytes of the notes that a conversation begins with, at most."""
 
-MODEL_KEYS = frozenset(
-    (
-        "brain.name",
-        "brain.embedded.model",
-        "brain.language",
-        "generation.preset",
-        "voice.engine",
-        "voice.name",
-    )
-)
+MODEL_KEYS = frozenset((
+    "brain.name", "brain.embedded.model", "brain.language", "generation.preset", "voice.engine",
+    "voice.name",
+))  # fmt: skip
 """Config keys whose new value loads a model."""
 
 
 ENDS_TALKING = (
-    commands.SendText,
-    commands.Redo,
-    commands.Cancel,
-    commands.NewConversation,
-    commands.ReplaceComponents,
-    commands.RescanDevices,
-    commands.Speak,
-)
+    commands.SendText, commands.Redo, commands.Cancel, commands.NewConversation,
+    commands.ReplaceComponents, commands.RescanDevices, commands.Speak,
+)  # fmt: skip
 """Commands after which neither a clip nor a held key goes on."""
 
 Notify: TypeAlias = Callable[[str], object]
@@ -209,10 +198,7 @@ class LocalSession(UserSession):
         return self.config.vad.hands_free and (removed or self.config.vad.listen_while_speaking)
 
     def begin_talking(self, at: float) -> None:
-        """Begin an utterance at the microphone, or end the one that began hands-free.
-
-        Raises NotAllowed.
-        """
+        """Begin an utterance, or end the one that began hands-free. Raises NotAllowed."""
         if self.listens_by_itself and self.turn is not None:
             self.post(commands.Release(at, self.turn.turn))
             return
@@ -232,11 +218,7 @@ class LocalSession(UserSession):
 
     @property
     def can_stop(self) -> bool:
-        return self.busy or self.state in (
-            State.LISTENING,
-            State.THINKING,
-            State.SPEAKING,
-        )
+        return self.busy or self.state in (State.LISTENING, State.THINKING, State.SPEAKING)
 
     def stop(self) -> bool:
         """Discard the utterance or end the answer. Return False if there was neither."""
@@ -347,10 +329,7 @@ class LocalSession(UserSession):
             raise
 
     def fetch(self) -> None:
-        """Allow the download of the missing chat model, and retry.
-
-        Raises NotAllowed, VoxtuiError.
-        """
+        """Allow the download of the missing chat model, and retry. Raises VoxtuiError."""
         if not isinstance(self.failed, ModelMissing):
             raise NotAllowed("There is no model to fetch.")
         self._may_download = True
@@ -403,9 +382,7 @@ class LocalSession(UserSession):
             raise NotAllowed(str(error), "error") from error
 
     def save_settings(self) -> tuple[Path, Sequence[str]]:
-        """Write the values that were chosen here to the user's config file.
-
-        Return the file and the keys.
+        """Write the values that were chosen here. Return the user's config file, and the keys.
 
         Raises NotAllowed, ConfigError.
         """
@@ -492,7 +469,6 @@ def _change(
 
 
 def _device(factories: Factories | None, key: str, config: Config) -> dict[str, Any]:
-    """Make the device that `key` chooses, as an argument of ReplaceComponents."""
     assert factories is not None
     match key:
         case "audio.input":
