@@ -4,9 +4,9 @@
 
 Each question of tests/data/answers/fishing.toml is asked in four forms: in the terminal, and by a
 client of the server that sent no system message, its own short one, or its own and nothing else
-about who is who. Greedy, so a run can be repeated. A leak is a word of the prompt's examples that
-neither the question nor an ordinary answer has. A claim is an answer that does not say that it does
-not know.
+about who is who; ten with a system message that tells the answer. Greedy, so a run can be repeated.
+A leak is a word of the prompt's examples that neither the question nor an ordinary answer has. A
+claim is an answer that does not say that it does not know.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 
 from benchmarks.answers import SETS
@@ -37,6 +38,8 @@ from voxtui.dialogue.protocols import (
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 
 TERMINAL = "terminal"
+
+INSTRUCTED = "server, a system message that tells it"
 
 FORMS = {
     TERMINAL: ReplyOptions(clock=clock_line(datetime(2026, 11, 22, 13, 4), ())),
@@ -101,7 +104,8 @@ def leaks(reply: str, question: str) -> list[str]:
 
 
 def unknown(brain: Brain, form: str) -> Iterator[Answered]:
-    for question in tomllib.loads((SETS / "fishing.toml").read_text())["unknown"]:
+    questions = tomllib.loads((SETS / "fishing.toml").read_text())
+    for question in (*questions["unknown"], *questions["unknown_later"]):
         reply = _reply(brain, (), question, FORMS[form])
         right = bool(UNKNOWN.search(reply.replace("’", "'")))
         yield Answered(form, question, reply, leaks(reply, question), right, False)
@@ -117,6 +121,13 @@ def told(brain: Brain, form: str) -> Iterator[Answered]:
         found = leaks(reply, f"{turn['says']} {turn['asks']}")
         right = bool(re.search(turn["needs"], reply, re.IGNORECASE))
         yield Answered(form, f"{turn['says']} {turn['asks']}", reply, found, right, True)
+
+
+def instructed(brain: Brain) -> Iterator[Answered]:
+    for row in tomllib.loads((SETS / "fishing.toml").read_text())["instructed"]:
+        reply = _reply(brain, (), row["asks"], ReplyOptions(instruction=row["instruction"]))
+        right = bool(re.search(row["needs"], reply, re.IGNORECASE))
+        yield Answered(INSTRUCTED, f"{row['instruction']} {row['asks']}", reply, [], right, True)
 
 
 def _reply(brain: Brain, past: Past, words: str, options: ReplyOptions) -> str:
@@ -137,17 +148,18 @@ def build(model: str) -> EmbeddedBrain:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
-    parser.add_argument("--only", choices=FORMS)
+    parser.add_argument("--only", choices=(*FORMS, INSTRUCTED))
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     done: list[Answered] = []
-    rows = ["| form | leaks of 40 | says that it does not know, of 40 | told, right of 20 |"]
+    rows = ["| form | leaks of 60 | says that it does not know, of 60 | told, right |"]
     rows.append("|---|---|---|---|")
-    for form in [asked.only] if asked.only else FORMS:
+    for form in [asked.only] if asked.only else (*FORMS, INSTRUCTED):
         brain = build(asked.model)
         ours: list[Answered] = []
         try:
-            for one in (*unknown(brain, form), *told(brain, form)):
+            items = chain(unknown(brain, form), told(brain, form))
+            for one in instructed(brain) if form == INSTRUCTED else items:
                 ours.append(one)
                 mark = f"LEAK {','.join(one.leaks)}" if one.leaks else "ok" if one.right else "?"
                 sys.stderr.write(f"{form}: {mark}: {one.says}\n    {one.reply}\n")

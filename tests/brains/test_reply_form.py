@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from voxtui.brains.reply_form import (
     FREE,
     IN_VERSE,
     SPEAKABLE,
+    UNTOLD,
     ReplyForm,
+    is_untold,
     reply_form,
     with_note,
 )
+from voxtui.dialogue.data import Token
+from voxtui.dialogue.protocols import AUDIO_INPUT, PastTurn
 
 
 @pytest.mark.parametrize(
@@ -157,3 +164,58 @@ def test_the_first_sentence_goes_on_behind_the_opening_as_the_form_says() -> Non
     assert form.grammar().startswith('root ::= (" Saturday morning,") more')
     assert form.grammar("On Satur").startswith('root ::= ("day morning,") more')
     assert form.grammar("On Saturday morning, we").startswith("root ::= more")
+
+
+FISHING = tomllib.loads(
+    (Path(__file__).parents[1] / "data" / "answers" / "fishing.toml").read_text(encoding="utf-8")
+)
+
+CHARACTER = "You are Bruno, the assistant of a hotel in Vienna. Answer in one sentence."
+
+
+@pytest.mark.parametrize("words", [*FISHING["unknown"], *FISHING["unknown_later"]])
+def test_a_fact_about_the_user_that_nobody_told_is_unknown(words: str) -> None:
+    assert is_untold(words, ())
+    assert is_untold(words, turns("Tell me a joke.", "What is the capital of Peru?"), CHARACTER)
+
+
+@pytest.mark.parametrize("words", FISHING["elsewhere"])
+def test_other_words_about_the_user_are_answered(words: str) -> None:
+    assert not is_untold(words, ())
+
+
+@pytest.mark.parametrize("row", FISHING["told"], ids=lambda row: row["asks"])
+def test_what_the_user_told_is_not_unknown(row: dict[str, str]) -> None:
+    assert not is_untold(row["asks"], turns(row["says"], "How far is the moon?"))
+
+
+@pytest.mark.parametrize("row", FISHING["instructed"], ids=lambda row: row["instruction"])
+def test_what_an_instruction_tells_is_not_unknown(row: dict[str, str]) -> None:
+    assert not is_untold(row["asks"], (), row["instruction"])
+
+
+def test_what_cannot_be_searched_may_have_told_it() -> None:
+    attached = PastTurn("A curriculum vitae", "A curriculum vitae", (), attached=True)
+    recorded = PastTurn(f"{AUDIO_INPUT}16000 samples, 1.00s]", None, ())
+    greeting = PastTurn("", "", (Token("Welcome back, Ines!"),), number=-1)
+    for turn in (attached, recorded, greeting):
+        assert not is_untold("What is my name?", (turn,))
+    assert is_untold("What is my name?", turns("What is my job?", "Do you know my name"))
+
+
+def test_an_answer_that_nobody_told_says_so() -> None:
+    assert UNTOLD.grammar().startswith('root ::= ("I don\'t know, you haven\'t told me" | "You')
+    assert UNTOLD.grammar("I don").startswith("root ::= (\"'t know, you haven't told me\") more")
+    assert UNTOLD.grammar("You haven't told me your").startswith("root ::= more")
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    ["Antworte auf Deutsch.", "Answer in French.", "Begin each answer with Ahoy.", "Write JSON."],
+)
+def test_an_instruction_on_how_to_answer_holds_alone(instruction: str) -> None:
+    assert not is_untold("What is my job?", (), instruction)
+
+
+def turns(*texts: str) -> tuple[PastTurn, ...]:
+    return tuple(PastTurn(text, text, (Token("I see."),)) for text in texts)

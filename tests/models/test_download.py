@@ -315,7 +315,7 @@ def test_a_hub_that_sends_too_much_is_refused(hub):
 
 def test_missing_disk_space_is_found_before_any_request(hub, monkeypatch):
     file = ModelFile("someone/huge", "huge.gguf", 1 << 60, "sha256:0")
-    huge = Model("huge", "someone/huge", file.size, "", "", file)
+    huge = Model("huge", "someone/huge", file.size, "", "", (file,))
     with pytest.raises(ModelError, match=r"Not enough space .*: \d+\.\d GB needed, .* GB free"):
         download(huge)
     assert hub.requests == []

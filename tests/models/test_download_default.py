@@ -41,7 +41,7 @@ def siblings(empty_store: None, monkeypatch: pytest.MonkeyPatch) -> tuple[Model,
     file = replace(
         TINY.file, repository="someone/general", path="general.gguf", size=size, digest=digest
     )
-    general = replace(TINY, name=GENERAL, file=replace(file, parts=()), size=size)
+    general = replace(TINY, name=GENERAL, files=(replace(file, parts=()),), size=size)
     packaged = replace(TINY, name=PACKAGED)
     monkeypatch.setitem(CHAT_MODELS, GENERAL, general)
     monkeypatch.setitem(CHAT_MODELS, PACKAGED, packaged)

@@ -145,7 +145,7 @@ def test_a_file_that_no_hub_has_comes_from_packages_and_says_so() -> None:
 
 def test_the_sizes_of_a_model_are_those_of_its_files() -> None:
     for model in SPEECH_MODELS.values():
-        assert sum(file.size for file in model.known_files) == model.size
+        assert sum(file.size for file in model.files) == model.size
 
 
 def test_the_small_kokoro_is_found_where_the_other_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def emma(index: PackageIndex, monkeypatch: pytest.MonkeyPatch) -> PackageIndex:
     assert model.file
     file = released(model.file.path, content, repository=model.repository)
     index.files[f"/{file.repository}/resolve/main/{file.path}"] = content
-    emma = replace(model, file=file, size=len(content))
+    emma = replace(model, files=(file,), size=len(content))
     monkeypatch.setitem(HIBARI_VOICES, "bf_emma", emma)
     monkeypatch.setitem(SPEECH_MODELS, "bf_emma", emma)
     return index

@@ -14,13 +14,17 @@ TINY = Model(
     repository="someone/tiny",
     size=len(CONTENT),
     licence="Apache-2.0",
-    file=ModelFile(
-        "someone/tiny",
-        "tiny.gguf",
-        len(CONTENT),
-        DIGEST,
-        parts=tuple(PackagePart(f"tiny-part{n}==1.0", f"tiny_part{n}/part.bin") for n in range(2)),
-        part_size=PART,
+    files=(
+        ModelFile(
+            "someone/tiny",
+            "tiny.gguf",
+            len(CONTENT),
+            DIGEST,
+            parts=tuple(
+                PackagePart(f"tiny-part{n}==1.0", f"tiny_part{n}/part.bin") for n in range(2)
+            ),
+            part_size=PART,
+        ),
     ),
     note="for these tests",
 )

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
+
 IN_VERSE = "(Answer with four short lines that rhyme.)"
 """Stands behind a request for a poem, because a grammar cannot rhyme."""
 
@@ -52,11 +54,17 @@ _UNHELPFUL = (
     "I'm sorry, I",
     "I'm sorry, but",
     "I'm unable",
+    "It depends",
+    "It really depends",
     "Of course",
     "Sorry, but",
     "Sure",
+    "That depends",
 )
 """Beginnings of refusals and of empty promises, and praise for asking."""
+
+_EVASIVE = (" both", " it depends", " it really depends", " that it depends", " it's up to")
+"""Not after an opening: an opinion was requested."""
 
 _UNTOLD = ("I don't know, you", "You haven't told", "No, you haven't")
 """Not of what is no fact about the user."""
@@ -112,10 +120,10 @@ class ReplyForm:
             rules.insert(0, "root ::= tail")
         elif between:  # the sentence may still go on, as in 3.5
             rules.insert(0, f"root ::= tail | {inside} more")
+        elif start := self._start_after(complete, begun[ends[-1].end() if ends else 0 :]):
+            rules.insert(0, f"root ::= {start} more")
         elif (rest := self._avoided_after(begun)) or not begun:
             rules = [*_not_begun_by(rest, bool(begun)), *rules]
-        elif rest := self._start_after(complete, begun[ends[-1].end() if ends else 0 :]):
-            rules.insert(0, f"root ::= {rest} more")
         else:
             rules.insert(0, "root ::= more")
         return "\n".join(rules)
@@ -124,19 +132,19 @@ class ReplyForm:
         """Return what follows the first words of the sentence with this number; empty: anything."""
         starts = self.starts[sentence].split("|") if sentence < len(self.starts) else []
         begun = begun if sentence else begun.removeprefix(self.opening)
-        fitting = [start for start in starts if start and f" {start}".startswith(begun)]
-        return _any_of(fitting, len(begun))
+        space = " " if sentence or self.opening else ""
+        fitting = [start for start in starts if start and f"{space}{start}".startswith(begun)]
+        return _any_of(fitting, len(begun), space)
 
     def _avoided_after(self, begun: str) -> tuple[str, ...]:
         """Return how a reply that has `begun` may not go on; before it, how it may not begin."""
-        if self.opening:
-            return ()
+        begun = begun.removeprefix(self.opening)
         return tuple(text[len(begun) :] for text in self.avoided if text.startswith(begun))
 
 
-def _any_of(starts: Sequence[str], begun: int = 0) -> str:
-    """Return the rule of one of the `starts` after a space, without `begun` characters of both."""
-    rests = [f" {start}"[begun:] for start in starts]
+def _any_of(starts: Sequence[str], begun: int = 0, space: str = " ") -> str:
+    """Return the rule of one of the `starts` after `space`, without `begun` characters of both."""
+    rests = [f"{space}{start}"[begun:] for start in starts]
     joined = '" | "'.join(rests)
     return f'("{joined}")' if rests and all(rests) else ""
 
@@ -169,6 +177,10 @@ FREE = ReplyForm(most=0)
 
 QUOTING = ReplyForm("It says that", most=2)
 """Of a result that is anybody's words. Without it, ordered deeds were told as done."""
+
+UNTOLD = ReplyForm(most=2, starts=("I don't know, you haven't told me|You haven't told me",))
+"""Of a fact about the user that nobody told. A small model invents one, above all if a client's
+own instruction stands without our examples. After "I don't know" alone it said "how tall I am"."""
 
 _MIRRORED = {
     "i": "you",
@@ -217,7 +229,10 @@ def _rule(
     return _Rule(_pattern(*words), form, topic)
 
 
-_WORDS = {name: _pattern(words) for name, words in _TABLES["words"].items()}
+_WORDS = {
+    name: _pattern(*([words] if isinstance(words, str) else words))
+    for name, words in _TABLES["words"].items()
+}
 
 _RULES = {
     name: [_rule(**row) for row in rows]
@@ -232,6 +247,40 @@ def with_note(words: str) -> str:
     return f"{words.strip()}\n{IN_VERSE}" if is_poem else words
 
 
+def is_untold(words: str, past: Past, instruction: str = "") -> bool:
+    """Return whether `words` ask for a fact about the user that nobody has told.
+
+    `instruction`: one of a client's or the user's own; empty: ours. In doubt it is told: if the
+    user said anything of himself, if a text is attached, or if the instruction is about somebody
+    or has a word of the question.
+    """
+    plain = _plain(words)
+    if not _has(plain, "untold") or any(map(_may_tell, past)):
+        return False
+    about = instruction.lower().replace("’", "'")
+    shared = set(_STEM.findall(plain)) & set(_STEM.findall(about))
+    return not shared and not _has(about, "tells")
+
+
+_STEM = re.compile(
+    r"\b(?!(?:you|your|are|who|how|did|the|for|any|was|has|and|can|from|what|where|which|when|have"
+    r"|does|know|tell|told|with|about|that|remember|everything)\b)[^\W\d_]{3,4}"
+)
+"""The beginning of a word that a question and an instruction may share."""
+
+
+def _may_tell(turn: PastTurn) -> bool:
+    """Return whether the user may have told something of himself in `turn`."""
+    words = turn.user_text
+    if turn.attached or turn.calls or not words or words.startswith(AUDIO_INPUT):
+        return True
+    return any(
+        _has(plain, "of_user") and not _has(plain, "untold")
+        for sentence in re.split(r"(?<=[.!]) +|[^.!?]*\? *", words.strip())
+        if not _has(plain := _plain(sentence), "question")
+    )
+
+
 def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
     """Return the form of the answer to the user's complete words, after the words in `past`."""
     plain = _plain(words)
@@ -244,7 +293,7 @@ def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
     avoided = _avoided(words, past)
     for rule in rules:
         if any(map(rule.pattern.search, sentences)):
-            form = rule.form if rule.form.opening else replace(rule.form, avoided=avoided)
+            form = replace(rule.form, avoided=_EVASIVE if rule.form.opening else avoided)
             topic = _topic(past[-1]) if rule.topic and past else ""
             opening = f"{form.opening} {topic[0].upper()}{topic[1:]}" if topic else form.opening
             return replace(form, opening=opening)

@@ -71,11 +71,7 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model that `voxtui models fetch NAME` downloads.
-
-    `file` is set for a model of one file whose hash is known here. For other models the hub lists
-    the files: those that match `needed` and `optional`.
-    """
+    """A model that `voxtui models fetch NAME` downloads."""
 
     name: str
     repository: str
@@ -85,13 +81,12 @@ class Model:
     licence: str
     note: str
     """a few words on its use"""
-    file: ModelFile | None = None
+    files: tuple[ModelFile, ...] = ()
+    """the files whose hashes are known here; empty: the hub lists those that match the patterns"""
     needed: tuple[str, ...] = ()
     """shell patterns; each must match a file of the repository"""
     optional: tuple[str, ...] = ()
     """shell patterns of files that are downloaded if the repository has them"""
-    files: tuple[ModelFile, ...] = ()
-    """the files of a model with several whose hashes are known here"""
     opening: str = ""
     """text of the prompt before each reply of a chat model"""
 
@@ -102,14 +97,14 @@ class Model:
         return " ".join(name.rsplit("-", 1))
 
     @property
-    def known_files(self) -> tuple[ModelFile, ...]:
-        return (self.file,) if self.file else self.files
+    def file(self) -> ModelFile | None:
+        """The file of a model that is one file; None for others."""
+        return self.files[0] if len(self.files) == 1 else None
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        files = self.known_files
-        hub: tuple[Source, ...] = ("hub",) if all(file.repository for file in files) else ()
-        packaged = bool(files) and all(file.parts for file in files)
+        hub: tuple[Source, ...] = ("hub",) if all(file.repository for file in self.files) else ()
+        packaged = bool(self.files) and all(file.parts for file in self.files)
         return ("auto", *hub, *(("packages",) if packaged else ()))
 
     @property
@@ -148,9 +143,8 @@ def _models(kind: str) -> dict[str, Model]:
     models: dict[str, Model] = {}
     for row in _TABLES[kind]:
         files = tuple(_file(row["repository"], file) for file in row["files"])
-        known = {"file": files[0]} if len(files) == 1 else {"files": files}
         size = sum(file.size for file in files)
-        models[row["name"]] = Model(**row | {"size": size, "files": ()} | known)
+        models[row["name"]] = Model(**row | {"size": size, "files": files})
     return models
 
 

@@ -102,8 +102,8 @@ def download_default(
 
 def files_to_download(model: Model) -> Sequence[ModelFile]:
     """Return the files to download, small files first. May ask the hub. Raises ModelError."""
-    if model.known_files:
-        return model.known_files
+    if model.files:
+        return model.files
     listed = hub.listing(model.repository)
     for pattern in model.needed:
         if not any(fnmatch(file.path, pattern) for file in listed):

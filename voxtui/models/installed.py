@@ -101,7 +101,7 @@ def voxtral_directory(model: str, rehash: bool = False) -> Path:
 @store.access_errors()
 def released_path(model: Model, stop: Flag = store.NEVER) -> Path:
     """Return the path of a model whose files are known. Raises ModelError; else as `model_file`."""
-    for file in model.known_files:
+    for file in model.files:
         path = model.directory / file.path
         problem = ""
         if not path.exists():

@@ -23,9 +23,9 @@ from voxtui.brains.embedded.chat_reply import ChatReply
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Heard, joined
 from voxtui.brains.prompting import EXAMPLES, examples
-from voxtui.brains.reply_form import IN_VERSE, reply_form
+from voxtui.brains.reply_form import IN_VERSE, UNTOLD, reply_form
 from voxtui.dialogue.data import FinishedCall, Token, ToolCall, UserTranscript, Utterance
-from voxtui.dialogue.protocols import DEFAULT_OPTIONS, PastTurn, ReplyOptions, TurnRequest
+from voxtui.dialogue.protocols import DEFAULT_OPTIONS, Past, PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.dialogue.tool_interface import Tool
@@ -489,9 +489,11 @@ def test_a_reply_begins_with_its_opening_and_keeps_to_its_length(brain: Scripted
     assert brain.chat.prompts[-1].endswith(ASK)
 
 
-def replied(brain: EmbeddedBrain, words: str, options: ReplyOptions = DEFAULT_OPTIONS) -> list[str]:
+def replied(
+    brain: EmbeddedBrain, words: str, options: ReplyOptions = DEFAULT_OPTIONS, past: Past = ()
+) -> list[str]:
     """Return the texts of the tokens of a reply to `words`."""
-    items = brain.reply(TurnRequest((), words, options=options))
+    items = brain.reply(TurnRequest(past, words, options=options))
     return [item.text for item in items if isinstance(item, Token)]
 
 
@@ -752,6 +754,20 @@ def test_only_a_written_reply_to_another_instruction_may_hold_lists_and_code(
 ) -> None:
     list(brain.brain.reply(TurnRequest((), "Hello.", options=options)))
     assert brain.chat.grammars[-1] == grammar
+
+
+def test_what_nobody_told_is_unknown_also_to_a_character_of_a_client(brain: Scripted) -> None:
+    def grammar(words: str, options: ReplyOptions, *past: str) -> str | None:
+        replied(brain.brain, words, options, past_turns(*past))
+        return brain.chat.grammars[-1]
+
+    pirate = ReplyOptions("Be a pirate.")
+    for options in (ReplyOptions(), pirate, ReplyOptions("Be a pirate.", voice="none")):
+        assert grammar("What is my job?", options) == UNTOLD.grammar()
+    assert grammar("What is my job?", pirate, "I bake bread.") is None
+    assert grammar("What is my job?", ReplyOptions("The user is a baker.")) is None
+    assert grammar("What is my job?", ReplyOptions(json_schema="{}")) is None
+    assert grammar("How do I bake bread?", pirate) is None
 
 
 @pytest.mark.parametrize("quoted", [True, False])

@@ -68,7 +68,7 @@ def test_a_file_that_is_not_the_released_one_is_refused(monkeypatch, tmp_path):
     model = dataclasses.replace(WHISPER, files=(ModelFile("a/b", "f.bin", len(CONTENT), digest),))
     model.directory.mkdir(parents=True)
     (model.directory / "f.bin").write_bytes(CONTENT)
-    assert released_path(model) == model.directory
+    assert released_path(model) == model.path
     (model.directory / "f.bin").write_bytes(CONTENT[:-1] + b"x")
     with pytest.raises(ModelError, match="is damaged"):
         released_path(model)

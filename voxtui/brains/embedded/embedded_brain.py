@@ -27,7 +27,16 @@ from voxtui.brains.embedded.tool_prompt import (
 )
 from voxtui.brains.embedded.whisper import choose
 from voxtui.brains.prompting import after_clock, examples, instruction, until_repeated
-from voxtui.brains.reply_form import FREE, QUOTING, SPEAKABLE, ReplyForm, reply_form, with_note
+from voxtui.brains.reply_form import (
+    FREE,
+    QUOTING,
+    SPEAKABLE,
+    UNTOLD,
+    ReplyForm,
+    is_untold,
+    reply_form,
+    with_note,
+)
 from voxtui.brains.speculation import SpeculationThread
 from voxtui.dialogue.data import Token, ToolCall, UserTranscript, Utterance
 from voxtui.dialogue.listening.name import after_name
@@ -54,6 +63,10 @@ TYPING_PAUSE_SECONDS = 0.25
 
 SENTENCE_ENDS = (".", "?", "!")
 """A typed text that ends so is drafted at once, because Enter is the next key most of the time."""
+
+REST_SECONDS = 0.05
+"""Longest time that a pass of the recogniser waits for the chat model to rest. On a slow machine
+the batch of a prompt takes 0.4 s, and both at work slow each other down less than that."""
 
 WARM_UP_TOKENS = 2
 """Tokens generated before the first turn: the second is the first that takes the usual way."""
@@ -109,7 +122,7 @@ class EmbeddedBrain:
         """the newest request for a turn that is not answered yet"""
         self._progress: Callable[[int, int], object] = lambda done, total: None
         self._live = LiveTranscription(
-            self._recogniser, lambda: self._loaded().pause(), self._prepare
+            self._recogniser, lambda: self._loaded().pause(REST_SECONDS), self._prepare
         )
 
     @property
@@ -348,6 +361,11 @@ class EmbeddedBrain:
         return with_note(words) if self._has_form(options) else words
 
     def _form(self, past: Past, words: str, options: ReplyOptions) -> ReplyForm:
+        own = options.instruction
+        if own is None:  # the user's own instruction stands without the examples
+            own = "" if self._examples else self._instruction
+        if self._language == "en" and not options.json_schema and is_untold(words, past, own):
+            return UNTOLD
         if not self._has_form(options):
             return FREE
         return reply_form(words, [turn.user_text for turn in past if not turn.attached])
