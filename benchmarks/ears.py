@@ -27,7 +27,7 @@ from voxtui.audio.clips import load_clip
 from voxtui.audio.silero import PySilero
 from voxtui.brains.embedded import recogniser as module
 from voxtui.brains.embedded.recogniser import Heard, Moonshine
-from voxtui.brains.embedded.rescoring import MOST_CANDIDATES, Rescoring
+from voxtui.brains.embedded.rescoring import Rescoring
 from voxtui.dialogue.data import FRAME_SAMPLES, Frame
 from voxtui.dialogue.listening.endpointing import SpeechGate
 from voxtui.dialogue.recording import Recording
@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("clips", type=Path)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    recogniser, rescoring = Moonshine(), Rescoring(most=MOST_CANDIDATES)
+    recogniser, rescoring = Moonshine(), Rescoring()
     recogniser.load()
     rescoring.load()
     rows = measure(recogniser, rescoring, asked.clips)

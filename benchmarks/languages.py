@@ -24,7 +24,7 @@ from benchmarks.word_errors import plain_words
 from voxtui.audio.clips import load_clip
 from voxtui.brains.embedded import whisper as module
 from voxtui.brains.embedded.recogniser import Moonshine
-from voxtui.brains.embedded.rescoring import MOST_CANDIDATES, Rescoring
+from voxtui.brains.embedded.rescoring import Rescoring
 from voxtui.brains.embedded.whisper import Whisper
 from voxtui.errors import ForeignSpeech
 from voxtui.models.catalogue import WHISPER
@@ -73,7 +73,7 @@ def ways(language: str, windows: list[float]) -> Iterator[tuple[str, Way]]:
     if language == "en":
         for name, choice in (
             ("Moonshine", None),
-            ("Moonshine, picked", Rescoring(most=MOST_CANDIDATES)),
+            ("Moonshine, picked", Rescoring()),
         ):
             moonshine = Moonshine(choice)
             moonshine.load()

@@ -333,7 +333,6 @@ def recogniser(config: Config, notify: Notify, careful: bool = False) -> Generat
     Whisper. `careful`: final words of long speech are Whisper's, if it is here. Raises ModelError.
     """
     from voxtui.brains.embedded import whisper
-    from voxtui.brains.embedded.rescoring import MOST_CANDIDATES
     from voxtui.models.catalogue import WHISPER
     from voxtui.models.installed import released_path
 
@@ -342,7 +341,7 @@ def recogniser(config: Config, notify: Notify, careful: bool = False) -> Generat
         with closing(brain):
             yield SpeechToText(transcriber(brain), brain.sends_to, repeats=False)
         return
-    with closing(whisper.choose(config.brain, MOST_CANDIDATES)) as chosen:
+    with closing(whisper.choose(config.brain, live=False)) as chosen:
         chosen.load()
         recognise = _words_of(chosen)
         if not careful or isinstance(chosen, whisper.Whisper) or not whisper.is_here():

@@ -129,8 +129,10 @@ def test_a_pause_waits_for_the_next_token_and_a_request_ends_it(
 ) -> None:
     ahead = thread.request(Counting("key", gated=2))
     assert ahead.at_gate.wait(SECONDS)
+    thread.pause(0.01)  # it waits no longer
+    assert ahead.computed == [0, 1]
     ahead.gate.set()
-    thread.pause()
+    thread.pause(SECONDS)
     assert ahead.computed in ([0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3, 4])
     assert list(thread.request(Counting("key")).tokens()) == [0, 1, 2, 3, 4]
 

@@ -57,7 +57,7 @@ class NullSpeaker(SilentSpeaker):
 class FileSpeaker:
     """Writes speech to a 16-bit WAV, and plays it on `speaker`, which discards it by default.
 
-    The file appears, whole, when `keep` is called. Until then a hidden file beside it collects the
+    The file appears, whole, when `save` is called. Until then a hidden file beside it collects the
     speech.
     """
 
@@ -138,7 +138,7 @@ class FileSpeaker:
 def file_speaker(path: Path | None) -> Generator[FileSpeaker | None]:
     """Yield a speaker that writes the file `path`; None: there is no file.
 
-    The file stays if the block ends, and deleted if it raises. Raises InputError.
+    The file stays if the block ends, and is deleted if it raises. Raises InputError.
     """
     file = FileSpeaker(path) if path else None
     try:

@@ -182,11 +182,14 @@ class SpeculationThread:
         if (newest := self._newest) is not None:
             newest.abandon()
 
-    def pause(self) -> None:
-        """Stop at the next token or batch, and wait until then. Tokens so far are kept."""
+    def pause(self, seconds: float) -> None:
+        """Stop at the next token or batch, and wait until then, up to `seconds`.
+
+        Tokens so far are kept.
+        """
         with self._changed:
             self._paused = True
-            self._changed.wait_for(lambda: not self._working)
+            self._changed.wait_for(lambda: not self._working, seconds)
 
     def close(self, wait: bool = True) -> None:
         """Stop the thread, and `wait` for its end. May be called twice."""

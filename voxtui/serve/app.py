@@ -116,6 +116,7 @@ def build_app(
     default = default_settings(model, config.voice.name)
     sessions = Sessions(pool, config, default, client_keys, metrics)
     calls = Calls(sessions, config.serve.host)
+    shared = pool, config, models, metrics
 
     app = Starlette(
         routes=[
@@ -126,17 +127,9 @@ def build_app(
             Route("/openapi.json", show_openapi),
             Route("/v1/models", list_models),
             Route("/v1/models/{name:path}", show_model),
-            Route(
-                "/v1/audio/transcriptions",
-                Transcriptions(pool, config, models, metrics),
-                methods=["POST"],
-            ),
-            Route("/v1/chat/completions", Chat(pool, config, models, metrics), methods=["POST"]),
-            Route(
-                "/v1/audio/speech",
-                SpeechEndpoint(pool, config.voice, models, metrics),
-                methods=["POST"],
-            ),
+            Route("/v1/audio/transcriptions", Transcriptions(*shared), methods=["POST"]),
+            Route("/v1/chat/completions", Chat(*shared), methods=["POST"]),
+            Route("/v1/audio/speech", SpeechEndpoint(*shared), methods=["POST"]),
             WebSocketRoute(REALTIME_PATH, Realtime(sessions)),
             Route(CALLS_PATH, calls.begin, methods=["POST"]),
             Route(f"{CALLS_PATH}/{{call_id}}/hangup", calls.hang_up, methods=["POST"]),

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from voxtui.serve.metrics import Metrics
     from voxtui.serve.shared_models import Pool
+    from voxtui.settings.schema import Config
 
 EVENTS = "text/event-stream; charset=utf-8"
 
@@ -103,8 +104,11 @@ class Endpoint(ABC):
     name: str
     """the value of the label `endpoint` in the metrics"""
 
-    def __init__(self, pool: Pool, metrics: Metrics) -> None:
+    def __init__(self, pool: Pool, config: Config, models: Sequence[str], metrics: Metrics) -> None:
         self.pool = pool
+        self.config = config
+        self.models = models
+        """names of the models that are loaded: the recogniser, the chat model and the voice"""
         self.metrics = metrics
 
     @abstractmethod

@@ -64,6 +64,10 @@ TYPING_PAUSE_SECONDS = 0.25
 SENTENCE_ENDS = (".", "?", "!")
 """A typed text that ends so is drafted at once, because Enter is the next key most of the time."""
 
+REST_SECONDS = 0.05
+"""Longest time that a pass of the recogniser waits for the chat model to rest. On a slow machine
+the batch of a prompt takes 0.4 s, and both at work slow each other down less than that."""
+
 WARM_UP_TOKENS = 2
 """Tokens generated before the first turn: the second is the first that takes the usual way."""
 
@@ -118,7 +122,7 @@ class EmbeddedBrain:
         """the newest request for a turn that is not answered yet"""
         self._progress: Callable[[int, int], object] = lambda done, total: None
         self._live = LiveTranscription(
-            self._recogniser, lambda: self._loaded().pause(), self._prepare
+            self._recogniser, lambda: self._loaded().pause(REST_SECONDS), self._prepare
         )
 
     @property

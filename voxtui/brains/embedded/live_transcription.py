@@ -71,8 +71,8 @@ class LiveUtterance:
 class LiveTranscription:
     """Transcribes the utterance so far again and again, on a thread of its own.
 
-    `pause` is called before each pass and returns once the chat model rests, because two models at
-    work slow each other down. `on_partial(live, text, complete)` is called on the thread after a
+    `pause` is called before each pass and asks the chat model to rest, because two models at work
+    slow each other down. `on_partial(live, text, complete)` is called on the thread after a
     pass. `complete` False: the last word may still grow, and the full stop after it is a guess.
     """
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from voxtui.brains.embedded.live_transcription import Recogniser
 from voxtui.brains.embedded.recogniser import Heard, Moonshine, same_words
-from voxtui.brains.embedded.rescoring import LIVE_CANDIDATES, Rescoring
+from voxtui.brains.embedded.rescoring import LIVE_CANDIDATES, LIVE_SECONDS, Rescoring
 from voxtui.dialogue.data import SAMPLE_RATE, Samples
 from voxtui.errors import ModelError, how_to_install
 from voxtui.models.catalogue import WHISPER
@@ -132,13 +132,13 @@ def is_here() -> bool:
     return True
 
 
-def choose(config: BrainConfig, candidates: int = LIVE_CANDIDATES) -> Recogniser:
+def choose(config: BrainConfig, live: bool = True) -> Recogniser:
     """Return the recogniser of the configured language. Raises ModelError if there is none.
 
-    `candidates`: how many transcripts its language model compares.
+    `live`: an answer waits for it.
     """
     if config.language in ("", "en"):
-        return Moonshine(Rescoring(most=candidates))
+        return Moonshine(Rescoring(LIVE_CANDIDATES, LIVE_SECONDS) if live else Rescoring())
     english_only = (
         "The embedded recogniser knows English only, and brain.language is "
         f"{LANGUAGES[config.language]}."

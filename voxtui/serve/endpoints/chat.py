@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from threading import Event as Flag
 
     from voxtui.dialogue.protocols import Brain
-    from voxtui.serve.metrics import Metrics
-    from voxtui.serve.shared_models import ModelSet, Pool
-    from voxtui.settings.schema import Config
+    from voxtui.serve.shared_models import ModelSet
 
 MOST_BYTES = 32 * 2**20
 """Two minutes of stereo at 44.1 kHz, in base64."""
@@ -40,13 +38,8 @@ MOST_BYTES = 32 * 2**20
 class Chat(Endpoint):
     name = "chat"
 
-    def __init__(self, pool: Pool, config: Config, models: Sequence[str], metrics: Metrics) -> None:
-        super().__init__(pool, metrics)
-        self._config = config
-        self._models = models
-
     async def answer(self, exchange: Exchange) -> None:
-        request = parsed(await small_body(exchange.receive, MOST_BYTES), self._models)
+        request = parsed(await small_body(exchange.receive, MOST_BYTES), self.models)
         async with exchange.watched(), self.pool.lend(exchange) as parts:
             if parts.brain is None:
                 raise HttpError(404, "No chat model is loaded here.", code="model_not_found")
@@ -59,12 +52,12 @@ class Chat(Endpoint):
         self, request: ChatCompletion, parts: ModelSet, brain: Brain, exchange: Exchange
     ) -> None:
         """Answer on a thread, until the client has left. Raises HttpError and Disconnected."""
-        answer = _ChatAnswer(exchange, self._models[1], request.functions)
+        answer = _ChatAnswer(exchange, self.models[1], request.functions)
         timestamps = Timestamps()
         timestamps.record(Milestone.RELEASED)
         most = request.max_completion_tokens or request.max_tokens
         limit = ReplyOptions(max_new_tokens=most).limit(
-            self._config.generation.sampling().max_new_tokens
+            self.config.generation.sampling().max_new_tokens
         )
         texts: list[str] = []
         calls: list[ToolCall] = []
@@ -186,7 +179,7 @@ class Chat(Endpoint):
         with Spool() as file:
             file.write(data)
             try:
-                clip = load_clip(file.path, self._config.audio.max_utterance_s)
+                clip = load_clip(file.path, self.config.audio.max_utterance_s)
             except InputError as error:
                 raise InputError(str(error).replace(f"{file.path}:", "The input_audio")) from error
         samples = np.ascontiguousarray(clip.samples)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import time
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive
 
     from voxtui.dialogue.protocols import Voice
-    from voxtui.serve.metrics import Metrics
-    from voxtui.serve.shared_models import Pool
-    from voxtui.settings.schema import VoiceConfig
 
 RATE = 24_000
 """Hz, as OpenAI's `pcm`"""
@@ -52,13 +49,6 @@ FOREIGN_VOICES = frozenset(
 class SpeechEndpoint(Endpoint):
     name = "speech"
 
-    def __init__(
-        self, pool: Pool, voice: VoiceConfig, models: Sequence[str], metrics: Metrics
-    ) -> None:
-        super().__init__(pool, metrics)
-        self._config = voice
-        self._models = models
-
     async def answer(self, exchange: Exchange) -> None:
         speech = await self._read(exchange.receive)
         async with exchange.watched(), self.pool.lend(exchange) as parts:
@@ -68,12 +58,11 @@ class SpeechEndpoint(Endpoint):
 
     async def _read(self, receive: Receive) -> SpeechRequest:
         speech = decoded(await small_body(receive, MOST_BYTES), SpeechRequest)
-        check_model(speech.model, *self._models)
+        check_model(speech.model, *self.models)
+        ours = self.config.voice.name
         name = speech.voice if isinstance(speech.voice, str) else str(speech.voice.get("id", ""))
-        if name not in ("", self._config.name) and name not in FOREIGN_VOICES:
-            raise HttpError(
-                400, f"This voice is not available: use {self._config.name!r}.", param="voice"
-            )
+        if name not in ("", ours) and name not in FOREIGN_VOICES:
+            raise HttpError(400, f"This voice is not available: use {ours!r}.", param="voice")
         if speech.response_format not in MEDIA:
             raise HttpError(
                 400,

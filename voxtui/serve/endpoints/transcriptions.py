@@ -24,9 +24,8 @@ from voxtui.serve.upload import FormField, Spool, form
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
-    from voxtui.serve.metrics import Metrics
-    from voxtui.serve.shared_models import ModelSet, Pool
-    from voxtui.settings.schema import Config, ServeConfig
+    from voxtui.serve.shared_models import ModelSet
+    from voxtui.settings.schema import ServeConfig
 
 PIECE_BYTES = 65_536
 """Two seconds of a WAV that is decoded as it comes."""
@@ -161,15 +160,10 @@ class Times:
 class Transcriptions(Endpoint):
     name = "transcriptions"
 
-    def __init__(self, pool: Pool, config: Config, models: Sequence[str], metrics: Metrics) -> None:
-        super().__init__(pool, metrics)
-        self._config = config
-        self._models = models
-
     async def answer(self, exchange: Exchange) -> None:
-        answer = TranscriptionAnswer(exchange, Options(self._models, self._models[0] == MOONSHINE))
+        answer = TranscriptionAnswer(exchange, Options(self.models, self.models[0] == MOONSHINE))
         with Spool() as spool:
-            upload = Upload(spool, exchange, self._config.serve)
+            upload = Upload(spool, exchange, self.config.serve)
             recognising: asyncio.Task[None] | None = None
             try:
                 async for part in form(exchange.headers, exchange.receive):
@@ -214,9 +208,7 @@ class Transcriptions(Endpoint):
                 times.infer_seconds += time.monotonic() - began
 
         try:
-            for segment in segments(
-                "", upload.sound(), self._config.vad, parts.detector, recognise
-            ):
+            for segment in segments("", upload.sound(), self.config.vad, parts.detector, recognise):
                 from_thread.run(answer.add, segment)
         except TooLong as error:
             raise upload.too_long() from error

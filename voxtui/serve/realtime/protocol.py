@@ -157,11 +157,13 @@ class Item:
 
     def as_json(self) -> Json:
         way = "output" if self.role == "assistant" else "input"
-        words = {"transcript" if self.kind == "audio" else "text": self.text}
-        content = [{"type": f"{way}_{self.kind}", **words}]
-        if self.status == "in_progress":
-            content = []
+        part = {"type": f"{way}_{self.kind}", **self.words}
+        content = [part] if self.status != "in_progress" else []
         return self._json("message", role=self.role, content=content)
+
+    @property
+    def words(self) -> Json:
+        return {"transcript" if self.kind == "audio" else "text": self.text}
 
     def _json(self, kind: str, **fields: object) -> Json:
         about = {"id": self.id, "object": "realtime.item", "type": kind, "status": self.status}
@@ -318,20 +320,21 @@ class Response:
     def begin(self, previous: str | None) -> list[Json]:
         """Open the item of the answer, with its first piece."""
         kind = "audio" if self.settings.speaks else "text"
-        item = self.item = Item("assistant", kind, status="in_progress", turn=self.turn)
-        shown = item.as_json()
-        part = {"type": kind, "transcript" if kind == "audio" else "text": ""}
-        item.text = ""
+        item = self.item = Item("assistant", kind, text="", status="in_progress", turn=self.turn)
+        part = {"type": kind, **item.words}
         return [
-            *self._item_events("added", 0, shown, previous),
+            *self._item_events("added", 0, item.as_json(), previous),
             {"type": "response.content_part.added", **self._place(), "part": part},
         ]
 
     def words(self, text: str) -> Json:
         assert self.item is not None
         self.item.text = (self.item.text or "") + text
-        kind = "output_audio_transcript" if self.settings.speaks else "output_text"
-        return {"type": f"response.{kind}.delta", **self._place(), "delta": text}
+        return {"type": f"response.{self._written}.delta", **self._place(), "delta": text}
+
+    @property
+    def _written(self) -> str:
+        return "output_audio_transcript" if self.settings.speaks else "output_text"
 
     def call(self, item: CallItem, previous: str | None) -> list[Json]:
         """Open and close the item of a call."""
@@ -360,18 +363,11 @@ class Response:
         if item is None:
             return []
         item.status = "completed" if status == "completed" else "incomplete"
-        place, text = self._place(), item.text
-        if item.kind == "audio":
-            part = {"type": "audio", "transcript": text}
-            events: list[Json] = [
-                {"type": "response.output_audio.done", **place},
-                {"type": "response.output_audio_transcript.done", **place, "transcript": text},
-            ]
-        else:
-            part = {"type": "text", "text": text}
-            events = [{"type": "response.output_text.done", **place, "text": text}]
+        place, part = self._place(), {"type": item.kind, **item.words}
+        sound: list[Json] = [{"type": "response.output_audio.done", **place}]
         return [
-            *events,
+            *(sound if item.kind == "audio" else []),
+            {"type": f"response.{self._written}.done", **place, **item.words},
             {"type": "response.content_part.done", **place, "part": part},
             *self._item_events("done", 0, item.as_json(), previous),
         ]

@@ -18,26 +18,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from voxtui.audio.pcm import PcmStream
+from voxtui.dialogue import events
 from voxtui.dialogue.data import MICROPHONE, Frame
 from voxtui.dialogue.engine_commands import Answer, Cancel, Release, Sync, UseReplyOptions
-from voxtui.dialogue.events import (
-    Caption,
-    Captured,
-    Died,
-    Event,
-    LoadFailed,
-    NoWords,
-    PrefillProgress,
-    ReplyText,
-    SpokenUpTo,
-    State,
-    StateChanged,
-    Synced,
-    ToolCalled,
-    TurnFinished,
-    TurnStarted,
-    UserWords,
-)
 from voxtui.dialogue.timestamps import Milestone
 from voxtui.serve.function_tools import call_id, function_name
 from voxtui.serve.openai_types import SERVER, HttpError, usage
@@ -76,7 +59,7 @@ SHORTEST_COMMIT = 0.1
 
 NO_WORDS = "No words were recognised in this sound."
 
-SessionEvent: TypeAlias = Event | Sound
+SessionEvent: TypeAlias = events.Event | Sound
 
 
 @dataclass(slots=True, eq=False)
@@ -381,54 +364,54 @@ class RealtimeSession:
         match event:
             case Sound():
                 self._take_answer(event)
-            case StateChanged(State.READY) if not self._begun:
+            case events.StateChanged(events.State.READY) if not self._begun:
                 self._begun = True
                 self._use_settings()
                 self._emit("session.created", session=self._shown())
-            case TurnStarted(turn, source, at=at) if source == MICROPHONE:
+            case events.TurnStarted(turn, source, at=at) if source == MICROPHONE:
                 if not self._input.began(turn):
                     self._speech_started(Item("user", "audio", turn=turn), at)
-            case Synced():
+            case events.Synced():
                 self._unheard = self._syncing = False
                 self._go_on()
-            case Captured(turn, utterance):
+            case events.Captured(turn, utterance):
                 if (item := self._by_turn.get(turn)) is not None:
                     item.captured = True
                     item.seconds = item.seconds or utterance.seconds
                     silence_ms = self._settings.vad(self._config.vad).end_ms
                     self._speech_ended(item, utterance.ended_at + silence_ms / 1000, spoken=True)
-            case Caption(_, text) if self._settings.x_voxtui:
+            case events.Caption(_, text) if self._settings.x_voxtui:
                 self._emit("x_voxtui.caption", text=text)
-            case PrefillProgress(done, total) if self._settings.x_voxtui:
+            case events.PrefillProgress(done, total) if self._settings.x_voxtui:
                 self._emit("x_voxtui.prefill", done=done, total=total)
-            case UserWords(turn, text):
+            case events.UserWords(turn, text):
                 if (item := self._by_turn.get(turn)) is not None:
                     self._transcribed(item, text)
-            case NoWords(turn, reason):
+            case events.NoWords(turn, reason):
                 if (item := self._by_turn.get(turn)) is not None:
                     self._transcribed(item, "", reason)
-            case ReplyText(turn):
+            case events.ReplyText(turn):
                 self._take_answer(event)
-            case ToolCalled(turn, call):
+            case events.ToolCalled(turn, call):
                 self._show_call(turn, call)
-            case SpokenUpTo(turn, text):
+            case events.SpokenUpTo(turn, text):
                 if isinstance(self._phase, Answering) and self._phase.response.turn == turn:
                     self._phase.response.heard = text
                 else:
                     self._conversation.was_cut(turn, text)
-            case TurnFinished(turn):
+            case events.TurnFinished(turn):
                 self._turn_finished(turn)
-            case LoadFailed(error) | Died(error):
+            case events.LoadFailed(error) | events.Died(error):
                 self.report_error(f"The session failed: {error}", "session_failed")
                 self._client.failed()
             case _:
                 pass
 
-    def _take_answer(self, piece: Sound | ReplyText) -> None:
+    def _take_answer(self, piece: Sound | events.ReplyText) -> None:
         if not isinstance(self._phase, Answering) or self._phase.response.cancelled:
             return
         response = self._phase.response
-        if isinstance(piece, ReplyText):
+        if isinstance(piece, events.ReplyText):
             if piece.turn == response.turn:
                 self._show(response)
                 self._emit(**response.words(piece.text))
