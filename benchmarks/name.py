@@ -1,12 +1,14 @@
 """Measure how the recogniser hears a name to call voxtui by.
 
     python -m benchmarks.name spellings --kokoro FOLDER    how it spells the name, in many voices
-    python -m benchmarks.name judge --kokoro FOLDER        calls and near names, in other voices
-    python -m benchmarks.name speech TEXT [--hours 2]      other people's speech
+    python -m benchmarks.name judge --kokoro FOLDER        calls, in other voices
+    python -m benchmarks.name near                         near names, in voices without Kokoro
+    python -m benchmarks.name recordings FOLDER ...         other people's speech
 
-FOLDER: see benchmarks.ears_clips. Besides it needs espeak-ng. Each sentence is spoken in a room
-with noise, cut by the speech detector, and recognised, faster than real time. TEXT is a file of
-English sentences, which hibari and espeak's voices speak in turn.
+FOLDER of --kokoro: see benchmarks.ears_clips. Voices need espeak-ng and flite, too. Each sentence
+is spoken in a room with noise. A recording is any file below FOLDER that libsndfile reads, at any
+rate; of each utterance the name is looked for, and words are decoded only after one. All sound is
+cut by the speech detector, faster than real time. `--part 0:500` takes so many voices or files.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ import argparse
 import io
 import re
 import subprocess
+import tempfile
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import soundfile
@@ -28,7 +32,7 @@ from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.commands.segmentation import Segmenter, utterances
-from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
+from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame, Utterance
 from voxtui.dialogue.listening.name import after_name
 from voxtui.settings.schema import VadConfig, VoiceConfig
 from voxtui.voices.hibari import HibariVoice
@@ -37,11 +41,11 @@ DATA = Path(__file__).parents[1] / "tests" / "data" / "name"
 NAME = "Hey Vox"
 SNR_DB = 15.0
 ECHO_SECONDS = 0.4
-ESPEAK = ("espeak:en-us", "espeak:en-gb+f3", "espeak:en-us+m3", "espeak:en-gb-scotland+f2")
+NEAR_VOICES = ("hibari", "flite:slt", "flite:rms", "flite:awb", "espeak:en-us")
 
 
 class Speakers:
-    """Voices by name: `hibari`, `espeak:VOICE`, else one of Kokoro's."""
+    """Voices by name: `hibari`, `espeak:VOICE`, `flite:VOICE`, else one of Kokoro's."""
 
     def __init__(self, kokoro: Path | None) -> None:
         self._hibari = HibariVoice(VoiceConfig())
@@ -62,6 +66,12 @@ class Speakers:
             command = ["espeak-ng", "-v", voice[7:], "-s", words, "--stdout", text]
             wav = subprocess.run(command, check=True, capture_output=True).stdout
             samples, rate = soundfile.read(io.BytesIO(wav), dtype="float32")
+            return resample(samples, rate, SAMPLE_RATE)
+        if voice.startswith("flite:"):
+            with tempfile.NamedTemporaryFile(suffix=".wav") as file:
+                command = ["flite", "-voice", voice[6:], "-t", text, "-o", file.name]
+                subprocess.run(command, check=True)
+                samples, rate = soundfile.read(file.name, dtype="float32")
             return resample(samples, rate, SAMPLE_RATE)
         assert self._kokoro
         return self._kokoro.speak(text, voice, speed)
@@ -92,6 +102,11 @@ class Ears:
         self.detector_s = self.recogniser_s = 0.0
 
     def hear(self, sound: np.ndarray) -> Iterator[str]:
+        """Yield the words of each utterance."""
+        for utterance in self.utterances(sound):
+            yield self.words(utterance)
+
+    def utterances(self, sound: np.ndarray) -> list[Utterance]:
         started = time.process_time()
         frames = (
             Frame(sound[at : at + FRAME_SAMPLES], at / SAMPLE_RATE)
@@ -99,11 +114,14 @@ class Ears:
         )
         found = list(utterances(frames, Segmenter(VadConfig(), self._detector)))
         self.detector_s += time.process_time() - started
-        for utterance in found:
-            started = time.process_time()
-            text = self._recogniser.recognise(utterance.samples, name=self._name).text
-            self.recogniser_s += time.process_time() - started
-            yield text
+        return found
+
+    def words(self, utterance: Utterance, cancelled: Event | None = None) -> str:
+        """Return the words. With `cancelled` set: only the name, if they begin with it."""
+        started = time.process_time()
+        heard = self._recogniser.recognise(utterance.samples, cancelled, self._name)
+        self.recogniser_s += time.process_time() - started
+        return heard.text
 
 
 def plain(text: str) -> list[str]:
@@ -128,66 +146,74 @@ def spellings(speakers: Speakers, ears: Ears) -> None:
         print(f"{count:4} {spelling}")
 
 
-def judge(speakers: Speakers, ears: Ears) -> None:
+def judge(speakers: Speakers, ears: Ears, part: slice) -> None:
+    calls = (DATA / "calls.txt").read_text().splitlines()
     voices = tomllib.loads((DATA / "voices.toml").read_text())["judge"]
-    random = np.random.default_rng(1)
-    calls, near = ((DATA / name).read_text().splitlines() for name in ("calls.txt", "near.txt"))
-    missed: Counter[str] = Counter()
-    for voice in voices:
+    for number, voice in list(enumerate(voices))[part]:
+        random = np.random.default_rng(number)
         heard = [" ".join(ears.hear(in_noise(speakers.speak(text, voice), random)))
                  for text in calls]  # fmt: skip
         wrong = [words for words in heard if after_name(words, NAME) is None]
-        missed[voice] = len(wrong)
         print(f"{voice:26} {len(calls) - len(wrong)} of {len(calls)}   {wrong}", flush=True)
-    whole = sum(2 * count < len(calls) for count in missed.values())
-    print(f"voices that are recognised more often than not: {whole} of {len(voices)}")
-    print(f"calls: {len(calls) * len(voices) - missed.total()} of {len(calls) * len(voices)}")
-    taken: Counter[str] = Counter()
-    for voice in ("hibari", *ESPEAK):
-        for text in near:
-            words = " ".join(ears.hear(in_noise(speakers.speak(text, voice), random)))
-            if after_name(words, NAME) is not None:
-                taken[f"{text} -> {words}"] += 1
-    print(f"near names taken: {taken.total()} of {len(near) * (1 + len(ESPEAK))}")
-    for text, count in taken.most_common():
-        print(f"{count:4} {text}")
 
 
-def speech(speakers: Speakers, ears: Ears, file: Path, hours: float) -> None:
-    sentences = [line for line in file.read_text().splitlines() if line.strip()]
-    voices = ("hibari", *ESPEAK)
-    random = np.random.default_rng(2)
-    seconds, number, false = 0.0, 0, list[str]()
-    while seconds < hours * 3600 and number * 4 < len(sentences):
-        text = " ".join(sentences[number * 4 : number * 4 + 4])
-        sound = in_noise(speakers.speak(text, voices[number % len(voices)]), random)
-        seconds += len(sound) / SAMPLE_RATE
-        number += 1
-        for words in ears.hear(sound):
-            if not number % 100:
-                print(number, f"{seconds:.0f} s", len(false), flush=True)
-            if after_name(words, NAME) is not None:
-                false.append(words)
-    share = (ears.detector_s / seconds, ears.recogniser_s / seconds)
-    print(f"{seconds / 3600:.2f} h, {number} passages, false calls: {len(false)} {false}")
-    print(f"share of a core: detector {share[0]:.1%}, recogniser {share[1]:.1%} (one pass)")
+def near(speakers: Speakers, ears: Ears, part: slice) -> None:
+    sentences = (DATA / "near.txt").read_text().splitlines()
+    for number, voice in list(enumerate(NEAR_VOICES))[part]:
+        random = np.random.default_rng(number)
+        heard = [(text, " ".join(ears.hear(in_noise(speakers.speak(text, voice), random))))
+                 for text in sentences]  # fmt: skip
+        taken = [
+            f"{text} -> {words}" for text, words in heard if after_name(words, NAME) is not None
+        ]
+        print(f"{voice:26} {len(taken)} of {len(sentences)} taken   {taken}", flush=True)
+
+
+def recordings(ears: Ears, files: Iterable[Path]) -> None:
+    """Print the utterances that begin with the name, and how much speech was heard."""
+    sound_s = speech_s = 0.0
+    heard, unread, false = 0, 0, list[str]()
+    at_once = Event()
+    at_once.set()
+    for file in files:
+        try:
+            samples, rate = soundfile.read(file, dtype="float32", always_2d=True)
+        except soundfile.LibsndfileError:
+            unread += 1
+            continue
+        sound = resample(samples.mean(1), rate, SAMPLE_RATE)
+        sound_s += len(sound) / SAMPLE_RATE
+        for utterance in ears.utterances(np.pad(sound, SAMPLE_RATE)):
+            heard += 1
+            speech_s += sum(end - start for start, end in utterance.speech)
+            if ears.words(utterance, at_once):
+                false.append(f"{file.name}: {ears.words(utterance)}")
+                print(false[-1], flush=True)
+    print(f"{sound_s / 3600:.2f} h of sound, {speech_s / 3600:.2f} h of speech")
+    print(f"{heard} utterances; {unread} files are no sound")
+    print(f"false calls: {len(false)} {false}")
+    share = (ears.detector_s / sound_s, ears.recogniser_s / sound_s)
+    print(f"share of a core: detector {share[0]:.1%}, name {share[1]:.1%}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=["spellings", "judge", "speech"])
-    parser.add_argument("text", type=Path, nargs="?")
+    parser.add_argument("what", choices=["spellings", "judge", "near", "recordings"])
+    parser.add_argument("folder", type=Path, nargs="*")
     parser.add_argument("--kokoro", type=Path)
-    parser.add_argument("--hours", type=float, default=2.0)
+    parser.add_argument("--part", default=":")
     options = parser.parse_args()
-    speakers = Speakers(options.kokoro)
+    part = slice(*(int(text) if text else None for text in options.part.split(":")))
     ears = Ears("" if options.what == "spellings" else NAME)
+    if options.what == "recordings":
+        files = (file for folder in options.folder for file in folder.rglob("*") if file.is_file())
+        recordings(ears, sorted(files)[part])
+        return
+    speakers = Speakers(options.kokoro)
     if options.what == "spellings":
         spellings(speakers, ears)
-    elif options.what == "judge":
-        judge(speakers, ears)
     else:
-        speech(speakers, ears, options.text, options.hours)
+        (judge if options.what == "judge" else near)(speakers, ears, part)
 
 
 if __name__ == "__main__":

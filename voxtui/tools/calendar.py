@@ -12,7 +12,7 @@ import msgspec
 from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import InputError, how_to_install, one_line
 from voxtui.settings.files import read_file
-from voxtui.tools.words import plain, whole_requests
+from voxtui.tools.words import plain, request, tool
 
 FILE_BYTES = 10_000_000
 MOST_EVENTS = 6
@@ -24,31 +24,6 @@ Day = Literal[
     "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday",
 ]  # fmt: skip
 
-_WHEN = (
-    r"(?:(?:on |for |this |over )*(?P<{}>today|tonight|tomorrow|(?:the |this )?weekend|this week"
-    r"|next week|monday|tuesday|wednesday|thursday|friday|saturday|sunday))"
-)
-_DAY = rf"\b(?:today|tonight|tomorrow|weekend|week|{'|'.join(DAYS)})\b"
-_ASKS = (
-    r"^\W*(?:(?:and|so|hey|vox|please)\W+)*(?:what(?:'s)?|when|is|are|am|do|does|have|has|anything"
-    r"|tell|give|list|show|read|check|can|could)\b"
-)
-_HAVE = r"(?:do (?:i|we) have|have (?:i|we) got)"
-_FILE = r"(?:(?:my|the) (?:calendar|diary|schedule|agenda))"
-_SET = rf"(?: (?:on|in|planned|scheduled|booked|to do|going on))?(?: (?:on |in )?{_FILE})?"
-_KINDS = r"(?:(?:\w+ )?(?:appointments?|meetings?)|events?|plans)"
-_REQUESTS = whole_requests(
-    rf"what is (?:on|in|planned|scheduled|booked)(?: (?:on |in )?{_FILE})? {_WHEN.format('a')}",
-    rf"what (?:{_HAVE}|am i doing|are we doing){_SET} {_WHEN.format('b')}",
-    rf"what (?:is|does) {_FILE}(?: (?:say|look like))? {_WHEN.format('c')}",
-    rf"(?:what|how) does my {_WHEN.format('d')} look(?: like)?",
-    rf"(?:{_HAVE}|is there|are there) (?:anything|something|(?:(?:a|an|any) )?{_KINDS}){_SET} "
-    rf"{_WHEN.format('e')}",
-    rf"(?:anything|any {_KINDS}){_SET} {_WHEN.format('f')}",
-    rf"(?:am i|are we) (?:free|busy|doing anything) {_WHEN.format('g')}",
-    rf"what {_KINDS}(?: {_HAVE})?{_SET} {_WHEN.format('h')}",
-)
-
 
 class Query(msgspec.Struct, forbid_unknown_fields=True):
     when: Day = "today"
@@ -57,30 +32,19 @@ class Query(msgspec.Struct, forbid_unknown_fields=True):
 def calendar_tool(path: Path) -> Tool:
     days = list(Day.__args__)  # type: ignore[attr-defined]
     schema = {"type": "object", "properties": {"when": {"enum": days}}, "required": ["when"]}
-    return Tool(
+    return tool(
         "calendar",
-        "what is in the user's calendar on a day",
         lambda arguments, cancelled: _read(path, arguments, datetime.now()),
-        msgspec.json.encode(schema).decode(),
-        (
-            ("Am I busy on Friday?", '{"when": "friday"}'),
-            ("Is there a meeting next week?", '{"when": "next week"}'),
-        ),
-        (
-            r"\bmy (?:calendar|diary|schedule|agenda)\b",
-            rf"{_ASKS}.*\b(?:I|we|my|our)\b.*{_DAY}",
-            rf"{_ASKS}.*\b(?:meetings?|appointments?)\b.*{_DAY}",
-        ),
+        query_in,
+        schema=msgspec.json.encode(schema).decode(),
         timeout_s=10,
-        rule=query_in,
     )
 
 
 def query_in(words: str) -> str | None:
-    found = _REQUESTS.fullmatch(plain(words))
-    if found is None:
+    if (found := request("calendar", plain(words))) is None:
         return None
-    when = next(filter(None, found.groups())).lower().replace("tonight", "today")
+    when = found["when"].lower().replace("tonight", "today")
     when = "the weekend" if "weekend" in when else when
     return msgspec.json.encode({"when": when}).decode()
 

@@ -11,93 +11,29 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Event as Flag
 
-from voxtui.dialogue.tool_interface import Tool, ToolResult
+from voxtui.dialogue.tool_interface import Run, Tool, ToolResult
 from voxtui.errors import InputError
 from voxtui.skills.rules.spoken import say_span, spoken_list
-from voxtui.tools.words import OF_ONES_OWN, output_of, plain, whole_requests
+from voxtui.tools.words import output_of, tool, without_arguments
 
 COMMAND_SECONDS = 2.0
 
 PROC, POWER = Path("/proc"), Path("/sys/class/power_supply")
 
-_MY = r"(?:my|this|the|our)"
-_MACHINE = rf"{_MY} (?:computer|machine|laptop|pc|mac|system)"
-_HERE = rf"(?: (?:on|in|of) {_MACHINE})?(?: (?:right )?now| at the moment)?"
-_DISK = r"(?:disks?|hard (?:disk|drive)|drive|ssd|disk space)"
-
 
 def machine_tools() -> tuple[Tool, ...]:
+    looks: dict[str, Callable[[], ToolResult]] = {
+        "disk": disk, "memory": memory, "battery": battery, "uptime": uptime,
+    }  # fmt: skip
     return (
-        _question(
-            "disk", "how full this computer's disk is", lambda cancelled: disk(),
-            "Is there still room on my drive?",
-            (rf"\b{_DISK}\b", r"\bstorage\b"),
-            rf"how much (?:free )?(?:disk |hard disk |storage )?space (?:do i have|have i got"
-            rf"|is(?: there)?)(?: (?:left|free|available))?(?: on {_MY} {_DISK})?{_HERE}",
-            rf"how full is {_MY} {_DISK}{_HERE}",
-            rf"is {_MY} {_DISK} (?:nearly |almost |getting )?full{_HERE}",
-            rf"how much room is (?:there )?(?:left )?on {_MY} {_DISK}{_HERE}",
-        ),
-        _question(
-            "memory", "how much of this computer's memory is free", lambda cancelled: memory(),
-            "Is my computer short of memory?",
-            (r"\b(?:memory|ram)\b.*\b(?:computer|machine|laptop|pc|free|used|left)\b",
-             r"\b(?:computer|machine|laptop|pc|free|used)\b.*\b(?:memory|ram)\b"),
-            rf"how much (?:free )?(?:memory|ram) (?:do i have|have i got|is(?: there)?)"
-            rf"(?: (?:left|free|available|used|in use))?{_HERE}",
-            rf"how much (?:memory|ram) is {_MACHINE} using{_HERE}",
-        ),
-        _question(
-            "battery", "this computer's battery", lambda cancelled: battery(),
-            "Does my laptop need charging?",
-            (r"\b(?:my|this|left)\b.*\bbattery\b", r"\bbattery\b.*\b(?:my|left|laptop|computer)\b",
-             rf"{_MACHINE}\b.*\b(?:battery|charge[ds]?|charging|plug(?:ged)?)\b",
-             rf"\b(?:charge[ds]?|charging|plug(?:ged)?)\b.*{_MACHINE}\b"),
-            rf"(?:what|how|how full|how charged) is {_MY} battery(?: (?:at|level))?{_HERE}",
-            rf"what is (?:my|the) battery level{_HERE}",
-            rf"how much (?:battery|charge) (?:do i have|have i got|is|is there)"
-            rf"(?: left)?(?: in {_MY} battery)?{_HERE}",
-        ),
-        _question(
-            "uptime", "how long this computer has been on", lambda cancelled: uptime(),
-            "Since when has my machine been on?",
-            (r"\buptime\b", rf"\b{_MACHINE}\b.*\b(?:running|on|up|(?:re)?started|rebooted)\b",
-             rf"\b(?:restart|reboot|start|switch|turn)(?:ed)?\b.*\b{_MACHINE}\b"),
-            rf"how long has {_MACHINE} been (?:running|on|up|switched on)(?: for)?",
-            rf"how long is {_MACHINE} (?:running|on|up)",
-            r"what is (?:my|the) uptime",
-        ),
-        _question(
-            "git_status", "this folder's git branch and uncommitted changes", git_status,
-            "What's changed in this repo?",
-            (r"\b(?:git|commits?|committed|uncommitted|repo|repository|branch)\b",),
-            r"what is (?:the|my) git status",
-            r"(?:do i have|have i got|are there) (?:any )?uncommitted changes(?: here)?",
-            r"(?:what|which)(?: git)? branch (?:is this|(?:am i|are we)(?: working)? on)(?: here)?",
-            r"is everything committed(?: here)?",
-        ),
+        *(_question(name, lambda arguments, cancelled, look=look: look())
+          for name, look in looks.items()),
+        _question("git_status", lambda arguments, cancelled: git_status(cancelled)),
     )  # fmt: skip
 
 
-def _question(
-    name: str,
-    line: str,
-    look: Callable[[Flag], ToolResult],
-    example: str,
-    triggers: tuple[str, ...],
-    *forms: str,
-) -> Tool:
-    """Return a tool without arguments. `forms`: whole requests that need no model."""
-    whole = whole_requests(*forms)
-    return Tool(
-        name,
-        line,
-        lambda arguments, cancelled: look(cancelled),
-        examples=((example, "{}"),),
-        triggers=tuple(f"{OF_ONES_OWN}{trigger}" for trigger in triggers),
-        timeout_s=COMMAND_SECONDS + 1,
-        rule=lambda words: "{}" if whole.fullmatch(plain(words)) else None,
-    )
+def _question(name: str, look: Run) -> Tool:
+    return tool(name, look, without_arguments(name), timeout_s=COMMAND_SECONDS + 1)
 
 
 def _gigabytes(count: float) -> str:

@@ -13,7 +13,7 @@ from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import InputError, one_line
 from voxtui.settings.files import open_regular, read_file
 from voxtui.skills.rules.normalise import strip_courtesy
-from voxtui.tools.words import LONGEST_REQUEST, OF_ONES_OWN, whole_requests
+from voxtui.tools.words import LONGEST_REQUEST, request, tool
 
 FILE_BYTES = 200_000
 LONGEST_NOTE = 500
@@ -22,26 +22,6 @@ READ_ALOUD = 5
 
 HEAD = "# Notes of voxtui. One a line; edit them as you like.\n\n"
 
-_IN = r"(?:to|in|into|on) my notes"
-_NOTE = whole_requests(
-    r"(?:remember|don't forget|memori[sz]e)(?: that|:) (?P<a>.+)",
-    r"(?:make|take|write|leave|add|save|keep)(?: me)?(?: down)? (?:a|another)(?: new)? note"
-    r"(?: that| saying| of| about|:|,) (?P<b>.+)",
-    rf"(?:note|write|jot)(?: down)?(?: {_IN})?(?: that|:) (?P<c>.+)",
-    rf"(?:note|write|jot|put|take) down(?: {_IN})?(?: that|:|,) (?P<d>.+)",
-    rf"(?:add|put|write|note|save|jot)(?: down)? (?P<e>.+) {_IN}",
-    rf"(?:add|put|write|note|save)(?: down)? {_IN}(?: that|:|,)? (?P<f>.+)",
-)
-_ABOUT = r"(?: (?:about|on) (?P<{}>.+))?"
-_READ = whole_requests(
-    r"(?:what (?:is|do i have|have i got)|what's|show(?: me)?|read(?: me| out)?|list) "
-    rf"(?:everything )?(?:in |on )?(?:all )?(?:of )?my notes{_ABOUT.format('a')}",
-    rf"(?:what|which|how many) notes (?:do i have|have i got|are there){_ABOUT.format('b')}",
-    rf"(?:do i have|have i got|are there) (?:any notes|a note){_ABOUT.format('c')}",
-    rf"(?:what do|do) my notes (?:say|have|mention)(?: anything)?{_ABOUT.format('d')}",
-    r"(?:is there|have i got|do i have) (?:any|some)thing (?:about|on) (?P<e>.+) in my notes",
-    rf"what did i (?:note|write down|ask you to (?:note|remember)){_ABOUT.format('f')}",
-)
 _NO_NOTE = re.compile(
     r"(?:this|that|it|me|him|her|us|them|time|day|night|song|film|movie)\W*$"
     r"|\?\s*$|(?:do|can|could|did) you remember", re.IGNORECASE,
@@ -66,21 +46,19 @@ def note_in(words: str) -> str | None:
         return None
     text = strip_courtesy(one_line(words).rstrip(" .!?"))
     text = strip_courtesy(re.sub(r"^(\w+(?: vox)?), ", r"\1 ", text, flags=re.IGNORECASE))
-    found = _NOTE.fullmatch(text.replace("’", "'"))
-    if found is None:
-        return None
-    note = next(filter(None, found.groups())).strip(" ,")
-    if _NO_NOTE.fullmatch(note):
+    found = request("remember", text.replace("’", "'"))
+    note = found["text"].strip(" ,") if found else ""
+    if not note or _NO_NOTE.fullmatch(note):
         return None
     return msgspec.json.encode(Note(note)).decode()
 
 
 def query_in(words: str) -> str | None:
     text = strip_courtesy(one_line(words).rstrip(" .!?"))
-    if found := _READ.fullmatch(text.replace("’", "'")):
-        about = next(filter(None, found.groups()), "")
-        return msgspec.json.encode(Query(re.sub(r"^(?:the|my) ", "", about))).decode()
-    return None
+    if (found := request("notes", text.replace("’", "'"))) is None:
+        return None
+    about = re.sub(r"^(?:the|my) ", "", found.get("about", ""))
+    return msgspec.json.encode(Query(about)).decode()
 
 
 class Notes:
@@ -97,15 +75,7 @@ class Notes:
         return (
             # Only a rule writes: a model would also note what nobody told it to.
             Tool("remember", "", self.add, text, rule=note_in),
-            Tool(
-                "notes",
-                "the user's own notes, all or those about something",
-                self.find,
-                about,
-                examples=(("Is there anything about Paul in my notes?", '{"about": "Paul"}'),),
-                triggers=(rf"{OF_ONES_OWN}(?=.*\b(?:I|me|my|mine)\b).*\bnotes?\b",),
-                rule=query_in,
-            ),
+            tool("notes", self.find, query_in, schema=about),
         )
 
     def add(self, arguments: str, cancelled: Flag) -> ToolResult:

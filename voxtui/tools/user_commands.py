@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from threading import Event as Flag
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -15,7 +15,7 @@ from voxtui.errors import InputError
 from voxtui.settings.schema import ToolCommand
 from voxtui.tools.words import COMMON_WORDS, output_of, plain, stem
 
-TEXT = r"[^\s-][^\0]{0,99}"
+TEXT = r"^[^\s-][^\x00]{0,99}$"
 """A text argument. It does not begin with `-`, so that no program takes it for an option."""
 
 READ_ALOUD = 300
@@ -44,11 +44,13 @@ def command_tool(command: ToolCommand) -> Tool:
     words = re.sub(r"\{\w+\}", " ", command.sentence)
     marks = [word for word in re.findall(r"[^\W\d_]+", words.lower()) if word not in COMMON_WORDS]
     stems = "|".join(stem(mark) for mark in marks) or r"\w"
+    kind = _arguments(command)
+    _, schemas = msgspec.json.schema_components((kind,))
     return Tool(
         command.name,
         _filled(command.sentence, dict.fromkeys(command.arguments, "…")),
-        lambda arguments, cancelled: _run(command, arguments, cancelled),
-        json.dumps(_schema(command)),
+        lambda arguments, cancelled: _run(command, kind, arguments, cancelled),
+        json.dumps(schemas[command.name]),
         tuple(examples),
         (rf"{_ORDER}.*\b(?:{stems})",),
         acts=command.ask,
@@ -63,17 +65,19 @@ def _kind(command: ToolCommand, name: str) -> tuple[str, ...]:
     return () if isinstance(kind, str) else kind
 
 
-def _schema(command: ToolCommand) -> Mapping[str, Any]:
-    def of(name: str) -> Mapping[str, Any]:
-        if choices := _kind(command, name):
-            return {"type": "string", "enum": choices}
-        return {"type": "integer" if command.arguments[name] == "integer" else "string"}
+def _arguments(command: ToolCommand) -> Any:
+    """Return the type of the arguments, which checks them and describes them to a model."""
 
-    return {
-        "type": "object",
-        "properties": {name: of(name) for name in command.arguments},
-        "required": [*command.arguments],
-    }
+    def kind(name: str) -> Any:
+        if choices := _kind(command, name):
+            return Literal[choices]  # type: ignore[valid-type]
+        whole = Annotated[int, msgspec.Meta(gt=-(10**9), lt=10**9)]
+        text = Annotated[str, msgspec.Meta(pattern=TEXT)]
+        return whole if command.arguments[name] == "integer" else text
+
+    fields = [(f"a{number}", kind(name)) for number, name in enumerate(command.arguments)]
+    names = {f"a{number}": name for number, name in enumerate(command.arguments)}
+    return msgspec.defstruct(command.name, fields, rename=names, forbid_unknown_fields=True)
 
 
 def _samples(command: ToolCommand, place: int) -> dict[str, Any]:
@@ -117,33 +121,13 @@ def _value(command: ToolCommand, name: str, text: str) -> Any:
     return int(text) if command.arguments[name] == "integer" else text
 
 
-def _run(command: ToolCommand, arguments: str, cancelled: Flag) -> ToolResult:
-    values = _checked(command, arguments)
+def _run(command: ToolCommand, kind: Any, arguments: str, cancelled: Flag) -> ToolResult:
+    try:
+        values = msgspec.to_builtins(msgspec.json.decode(arguments, type=kind))
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{command.name}: {error}.") from error
     line = [_filled(part, values) for part in command.run]
     output = output_of(line, command.timeout_s, cancelled)
     if command.says:
         return ToolResult(output, _filled(command.says, {**values, "output": output}))
     return ToolResult(output, output if len(output) <= READ_ALOUD else "") if output else DONE
-
-
-def _checked(command: ToolCommand, arguments: str) -> dict[str, Any]:
-    """Return the arguments if they are those of `command`. Raises InputError."""
-    try:
-        values = msgspec.json.decode(arguments, type=dict[str, int | str])
-    except msgspec.MsgspecError:
-        values = {"": ""}
-    if set(values) != set(command.arguments):
-        raise InputError(f"{command.name} needs: {', '.join(command.arguments) or 'nothing'}.")
-    checked: dict[str, Any] = {}
-    for name, value in values.items():
-        choices = _kind(command, name)
-        if choices:
-            fits = value in choices
-        elif command.arguments[name] == "integer":
-            fits = isinstance(value, int) and abs(value) < 10**9
-        else:
-            fits = isinstance(value, str) and re.fullmatch(TEXT, value) is not None
-        if not fits:
-            raise InputError(f"{command.name}: {name} cannot be {str(value)[:60]!r}.")
-        checked[name] = value
-    return checked

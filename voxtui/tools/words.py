@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from threading import Event as Flag
+from typing import Any
 
+from voxtui.dialogue.tool_interface import Run, Tool
 from voxtui.errors import InputError, strip_control_characters
+from voxtui.skills.rules.forms import compile_forms, expand, read_tables
 from voxtui.skills.rules.normalise import normalise, strip_courtesy
 
 LONGEST_REQUEST = 300
@@ -23,14 +27,9 @@ COMMON_WORDS = frozenset(
 )
 """Words that do not say which tool is meant."""
 
-OF_ONES_OWN = (
-    r"^(?!\W*(?:what (?:does|do|did)|what(?:'s| is| are) (?:an?|the (?:difference|best|meaning))"
-    r"|why|who|how (?:do|did|should)|how does an?|should|my|our|his|her)\b)"
-    r"(?!.*\b(?:an?|any|most|the first|typical)\b(?: \w+){0,2} (?:computer|machine|laptop|pc|drive"
-    r"|disk)).*"
-)
-"""No general question, such as what memory means, none about some computer or other, and no report,
-as of a phone that is full."""
+_TABLES = read_tables(Path(__file__).with_name("requests.toml"))
+_PARTS = _TABLES.pop("parts")
+_FORMS = compile_forms({name: table["forms"] for name, table in _TABLES.items()}, _PARTS)
 
 OUTPUT_BYTES = 4096
 TICK_SECONDS = 0.02
@@ -41,9 +40,23 @@ def plain(words: str) -> str:
     return "" if len(words) > LONGEST_REQUEST else strip_courtesy(normalise(words))
 
 
-def whole_requests(*forms: str) -> re.Pattern[str]:
-    """Return a pattern of whole requests in any of `forms`."""
-    return re.compile("|".join(f"(?:{form})" for form in forms), re.IGNORECASE)
+def tool(name: str, run: Run, rule: Callable[[str], str | None], **fields: Any) -> Tool:
+    """Return a tool that requests.toml describes."""
+    table = _TABLES[name]
+    triggers = tuple(expand(line, _PARTS) for line in table["triggers"])
+    examples = tuple((words, arguments) for words, arguments in table["examples"])
+    return Tool(name, table["line"], run, examples=examples, triggers=triggers, rule=rule, **fields)
+
+
+def request(name: str, words: str) -> Mapping[str, str] | None:
+    """Return the groups of a form of the tool `name` that is all of `words`; None: none is."""
+    found = next(filter(None, (form.fullmatch(words) for form in _FORMS[name])), None)
+    return found and found.groupdict("")
+
+
+def without_arguments(name: str) -> Callable[[str], str | None]:
+    """Return the rule of a tool that has no arguments."""
+    return lambda words: "{}" if request(name, plain(words)) is not None else None
 
 
 def stem(word: str) -> str:

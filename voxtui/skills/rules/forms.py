@@ -17,7 +17,8 @@ _PART = re.compile(r"\{([a-z_]+)\}")
 _GROUP = re.compile(r"\?P<\w+>")
 
 
-def read_tables(file: str) -> dict[str, Any]:
+def read_tables(file: str | Path) -> dict[str, Any]:
+    """Read a TOML file, by default of this folder."""
     return tomllib.loads((Path(__file__).parent / file).read_text(encoding="utf-8"))
 
 
