@@ -42,7 +42,7 @@ def candidates(*texts: str, each: float = 1.0) -> list[Heard]:
 
 
 def loaded(model: FakeLanguage) -> Rescoring:
-    rescoring = Rescoring(model=model)
+    rescoring = Rescoring(model)
     rescoring.load()
     return rescoring
 
@@ -72,35 +72,6 @@ def test_only_what_differs_and_is_new_is_scored_while_an_utterance_grows() -> No
     language.requests.clear()
     rescoring.choose(candidates("Is it Sicily or not?", "Is it Italy or not?"))
     assert not language.requests
-
-
-def test_a_choice_without_time_scores_what_it_can_and_goes_on_with_the_next_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("voxtui.brains.embedded.rescoring.WORD_SECONDS", 10.0)
-    language = FakeLanguage(Sissily=-20.0, Sicily=-10.0)
-    rescoring = Rescoring(seconds=25.0, model=language)
-    rescoring.load()
-    heard = candidates("Is Sissily large now?", "Is Sicily large now?")
-    assert rescoring.choose(heard).text == "Is Sissily large now?"
-    assert language.requests[0] == ("Is", " Sissily large")
-    language.requests.clear()
-    assert rescoring.choose(heard).text == "Is Sicily large now?"
-    assert language.requests[0] == ("Is Sissily large", " now?")
-    hurried = Rescoring(seconds=0.0, model=language)
-    hurried.load()
-    language.requests.clear()
-    assert hurried.choose(heard).text == "Is Sissily large now?"
-    assert not language.requests
-
-
-def test_a_candidate_that_differs_earlier_than_before_is_scored_from_there() -> None:
-    language = FakeLanguage()
-    rescoring = loaded(language)
-    rescoring.choose(candidates("Is it Sicily", "Is it Italy"))
-    language.requests.clear()
-    rescoring.choose(candidates("Is it Sicily", "Was it Sicily"))
-    assert language.requests == [("", "Is it Sicily"), ("", "Was it Sicily")]
 
 
 def test_speech_that_is_clear_asks_no_model() -> None:

@@ -6,11 +6,9 @@ other clips than those that judge the choice (docs/benchmarks/2026-11-25-ears.md
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import takewhile
-from math import inf
 from pathlib import Path
 from typing import Protocol
 
@@ -23,15 +21,9 @@ from voxtui.models.installed import model_file
 CONTEXT_TOKENS = 512
 """Room for the words of a pass, which lasts 28 s at most."""
 
-LIVE_CANDIDATES, MOST_CANDIDATES = 2, 3
-"""Candidates that are scored in a conversation, and where nobody waits for an answer. The third
-takes the chat model's time: the first sound came 17 % later at the median with it, 2 % without."""
-
-LIVE_SECONDS = 0.1
-"""Longest time of a choice in a conversation. A slow machine scores some four words in it."""
-
-WORD_SECONDS = 0.02
-"""Time to score a word, before it is known."""
+MOST_CANDIDATES = 3
+"""Candidates that are scored: the most of 1 to 5 that got more words right in the recordings of
+people which decided it (docs/benchmarks/2026-11-25-ears.md)."""
 
 WEIGHT = 0.3
 """How much the language model's log-probability counts beside the recogniser's."""
@@ -50,20 +42,12 @@ class Language(Protocol):
 class Rescoring:
     """Chooses a candidate. An utterance grows, so it remembers the scores of the words so far.
 
-    It chooses the recogniser's first candidate without the model's file, if the model fails, or
-    where `seconds` are too few for the words that are new. Not thread-safe.
+    Without the model's file, or if the model fails, it chooses the recogniser's first candidate.
+    Not thread-safe.
     """
 
-    def __init__(
-        self,
-        most: int = MOST_CANDIDATES,
-        seconds: float = inf,
-        model: Language | None = None,
-    ) -> None:
+    def __init__(self, model: Language | None = None) -> None:
         self._model = model or LanguageModel(CONTEXT_TOKENS)
-        self._most = most
-        self._seconds = seconds
-        self._word_seconds = WORD_SECONDS
         self._loaded = False
         self._scores: dict[tuple[str, ...], float] = {}
         """the log-probability of the last word of each beginning, where the end is an empty word"""
@@ -76,46 +60,36 @@ class Rescoring:
     def choose(self, candidates: Sequence[Heard]) -> Heard:
         if len(candidates) == 1 or not self._loaded:
             return candidates[0]
-        candidates = candidates[: self._most]
+        candidates = candidates[:MOST_CANDIDATES]
         texts = [(*plain(heard.text).split(), "") for heard in candidates]
         shared = sum(
             1 for _ in takewhile(lambda same: len({*same}) == 1, zip(*texts, strict=False))
         )
-        beginnings = [[words[:end] for end in range(shared + 1, len(words) + 1)] for words in texts]
-        wanted = {beginning for path in beginnings for beginning in path}
-        self._scores = {words: score for words, score in self._scores.items() if words in wanted}
-        ends_at = time.monotonic() + self._seconds
+        known, self._scores = self._scores, {}
         try:
-            for path in beginnings:
-                self._score(path, ends_at)
+            scores = [
+                heard.score + WEIGHT * self._log_probability(words, shared, known)
+                for heard, words in zip(candidates, texts, strict=True)
+            ]
         except ModelError:
             return candidates[0]
-        if len(self._scores) < len(wanted):
-            return candidates[0]
-        scores = [
-            heard.score + WEIGHT * sum(self._scores[beginning] for beginning in path)
-            for heard, path in zip(candidates, beginnings, strict=True)
-        ]
         return candidates[scores.index(max(scores))]
 
     def close(self) -> None:
         self._loaded = False
         self._model.close()
 
-    def _score(self, path: Sequence[tuple[str, ...]], ends_at: float) -> None:
-        """Add the scores of the beginnings in `path` that are new, as many as time is left for."""
-        started = time.monotonic()
-        known = sum(1 for _ in takewhile(self._scores.__contains__, path))
-        room = min((ends_at - started) / self._word_seconds, len(path))
-        new = path[known : known + max(0, int(room))]
-        if not new:
-            return
-        *words, last = new[-1]
-        before = len(new[0]) - 1
-        text = " ".join(filter(None, [*words[before:], last]))
-        scores = self._model.log_probabilities(
-            USER + " ".join(words[:before]), f" {text}" if before and text else text
-        )
-        self._scores.update(zip(new, scores, strict=False))  # without the end, if more is to come
-        took = (time.monotonic() - started) / len(new)
-        self._word_seconds += (took - self._word_seconds) / 4
+    def _log_probability(
+        self, words: tuple[str, ...], shared: int, known: dict[tuple[str, ...], float]
+    ) -> float:
+        """Return the log-probability of the `words` after the first `shared` ones."""
+        beginnings = [words[: end + 1] for end in range(shared, len(words))]
+        first = next((len(b) - 1 for b in beginnings if b not in known), None)
+        if first is not None:
+            text = " ".join(words[first:-1])
+            new = self._model.log_probabilities(
+                USER + " ".join(words[:first]), f" {text}" if first and text else text
+            )
+            known.update(zip(beginnings[first - shared :], new, strict=True))
+        self._scores.update((b, known[b]) for b in beginnings)
+        return sum(known[b] for b in beginnings)
