@@ -131,10 +131,11 @@ def test_a_sentence_follows_on_an_opening_that_is_one() -> None:
 def test_each_sentence_of_a_story_begins_with_words_that_make_a_plot() -> None:
     form = reply_form("Tell me a story about a fox.")
     begun = form.opening
-    for start in form.starts[1:]:
-        assert f'(" {start}") body end' in form.grammar(begun)
-        begun += f" it was so. {start}"
-        assert f'" {start}"' not in form.grammar(begun)
+    for starts in form.starts[1:]:
+        first, *others = (f'" {start}"' for start in starts.split("|"))
+        assert f"({' | '.join((first, *others))}) body end" in form.grammar(begun)
+        begun += f" it was so.{first[1:-1]}"
+        assert first not in form.grammar(begun)
     assert "tail ::= next{0,0}" in form.grammar(begun)
 
 

@@ -141,13 +141,9 @@ class LatencyPanel(Container):
         times, reached = self._times, timestamps.since_release()
         before, times.queue = times.queue, self._queue(timestamps, now)
         if reached and reached != self._live.timestamps:
-            self._live = Turn(
-                0,
-                "",
-                Outcome.ANSWERED,
-                reached,
-                typed=self._typed,
-                speculative_s=timestamps.speculative_s,
+            ahead = timestamps.speculative_s
+            self._live = replace(
+                NO_TURN, timestamps=reached, typed=self._typed, speculative_s=ahead
             )
             times.past = False
             self._show()
