@@ -1,95 +1,70 @@
-"""The choice among the recogniser's candidates, by a small language model as well.
+"""The choice among the recogniser's candidates, by a model of which words follow each other.
 
-The recogniser knows what a word sounds like, and little of what people say. The weight is from
-other clips than those that judge the choice (docs/benchmarks/2026-11-25-ears.md).
+The recogniser knows what a word sounds like, and little of what people say. The numbers and their
+sources: docs/decisions/2026-11-26-word-choice.md.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
-from contextlib import suppress
-from itertools import takewhile
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
-from voxtui.brains.embedded.chat_process import USER, LanguageModel, plain
 from voxtui.brains.embedded.recogniser import Heard
-from voxtui.errors import ModelError
-from voxtui.models.catalogue import WORD_MODEL
-from voxtui.models.installed import model_file
 
-CONTEXT_TOKENS = 512
-"""Room for the words of a pass, which lasts 28 s at most."""
+TRIGRAMS = "en-us/en-us.lm.bin"
+"""The file in the wheel of pocketsphinx: 27 MB."""
 
-MOST_CANDIDATES = 3
-"""Candidates that are scored: the most of 1 to 5 that got more words right in the recordings of
-people which decided it (docs/benchmarks/2026-11-25-ears.md)."""
+LOG_BASE = math.log(1.0001)
+"""pocketsphinx counts probabilities in this logarithm."""
+
+UNKNOWN = -14.0
+"""Log-probability of a word that the model does not know: some 2 % of what is said, shared by some
+20,000 words."""
 
 WEIGHT = 0.3
-"""How much the language model's log-probability counts beside the recogniser's."""
+"""How much the model's log-probability counts beside the recogniser's."""
 
-
-class Language(Protocol):
-    """Says how likely words are. See LanguageModel."""
-
-    def load(self, path: Path) -> None: ...
-
-    def log_probabilities(self, prompt: str, text: str) -> Sequence[float]: ...
-
-    def close(self) -> None: ...
+WORD = re.compile(r"[a-z']+|\d+")
 
 
 class Rescoring:
-    """Chooses a candidate. An utterance grows, so it remembers the scores of the words so far.
+    """Chooses a candidate; the recogniser's first one before `load`, and without the trigrams.
 
-    Without the model's file, or if the model fails, it chooses the recogniser's first candidate.
-    Not thread-safe.
+    Some versions of Python lack a wheel with them. Thread-safe.
     """
 
-    def __init__(self, model: Language | None = None) -> None:
-        self._model = model or LanguageModel(CONTEXT_TOKENS)
-        self._loaded = False
-        self._scores: dict[tuple[str, ...], float] = {}
-        """the log-probability of the last word of each beginning, where the end is an empty word"""
+    def __init__(self) -> None:
+        self._model: Any = None
 
     def load(self) -> None:
-        with suppress(ModelError):
-            self._model.load(model_file(WORD_MODEL))
-            self._loaded = True
+        try:
+            pocketsphinx: Any = import_module("pocketsphinx")
+        except ImportError:
+            return
+        pocketsphinx.set_loglevel("FATAL")
+        path = Path(pocketsphinx.get_model_path()) / TRIGRAMS
+        self._model = pocketsphinx.NGramModel.readfile(str(path))
 
     def choose(self, candidates: Sequence[Heard]) -> Heard:
-        if len(candidates) == 1 or not self._loaded:
+        if len(candidates) == 1 or self._model is None:
             return candidates[0]
-        candidates = candidates[:MOST_CANDIDATES]
-        texts = [(*plain(heard.text).split(), "") for heard in candidates]
-        shared = sum(
-            1 for _ in takewhile(lambda same: len({*same}) == 1, zip(*texts, strict=False))
-        )
-        known, self._scores = self._scores, {}
-        try:
-            scores = [
-                heard.score + WEIGHT * self._log_probability(words, shared, known)
-                for heard, words in zip(candidates, texts, strict=True)
-            ]
-        except ModelError:
-            return candidates[0]
-        return candidates[scores.index(max(scores))]
+        return max(candidates, key=lambda heard: heard.score + WEIGHT * self._score(heard.text))
 
     def close(self) -> None:
-        self._loaded = False
-        self._model.close()
+        self._model = None
 
-    def _log_probability(
-        self, words: tuple[str, ...], shared: int, known: dict[tuple[str, ...], float]
-    ) -> float:
-        """Return the log-probability of the `words` after the first `shared` ones."""
-        beginnings = [words[: end + 1] for end in range(shared, len(words))]
-        first = next((len(b) - 1 for b in beginnings if b not in known), None)
-        if first is not None:
-            text = " ".join(words[first:-1])
-            new = self._model.log_probabilities(
-                USER + " ".join(words[:first]), f" {text}" if first and text else text
-            )
-            known.update(zip(beginnings[first - shared :], new, strict=True))
-        self._scores.update((b, known[b]) for b in beginnings)
-        return sum(known[b] for b in beginnings)
+    def _score(self, text: str) -> float:
+        """Return the log-probability of the words of `text`, and of the end after them."""
+        words = ["<s>", *WORD.findall(text.lower()), "</s>"]
+        return sum(
+            self._log_probability(words[end - 1], words[max(0, end - 3) : end - 1])
+            for end in range(2, len(words) + 1)
+        )
+
+    def _log_probability(self, word: str, before: list[str]) -> float:
+        found = self._model.prob([word, *reversed(before)]) * LOG_BASE
+        return max(found, UNKNOWN)
