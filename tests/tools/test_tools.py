@@ -57,6 +57,9 @@ def tool(name: str, **config) -> Tool:
         ("Put birthday candles on my notes, would you?", "birthday candles"),
         ("Keep a note of the mileage: 40 thousand.", "the mileage: 40 thousand"),
         ("Write down in my notes that the key is with Ann.", "the key is with Ann"),
+        ("Before I lose it again, please remember that it is in the loft.", "it is in the loft"),
+        ("I met the vet. Could you write down that the dog is fine?", "the dog is fine"),
+        ("Right, um, make a note that Jo owes me ten euros.", "Jo owes me ten euros"),
     ],
 )
 def test_an_order_to_remember_is_a_note(words, note):
@@ -81,6 +84,10 @@ def test_an_order_to_remember_is_a_note(words, note):
         "Put that down.",
         "Take a note.",
         "Leave it down there.",
+        "My mother always said, please remember that you are loved.",
+        "If you see him, please remember that he is deaf.",
+        "My gran says it often. Remember that life is short.",
+        "I met Tom, remember that guy?",
     ],
 )
 def test_nothing_else_is_a_note(words):
@@ -175,6 +182,8 @@ def test_a_rule_takes_nothing_else(words):
         ("Can one put more memory into any old laptop?", ""),
         ("Shall I plug in my laptop?", "battery"),
         ("Have I a note about the car?", "notes"),
+        ("Could you find what I wrote down about the boiler?", "notes"),
+        ("Read out the text that I copied a moment ago.", "clipboard"),
         ("My teacher wrote me a note.", ""),
         ("Which notes make up a chord?", ""),
     ],

@@ -267,10 +267,14 @@ class Status:
 
     def show_mode(self) -> None:
         """Follow a change of the way of talking: another terminal, microphone or setting."""
-        instead = ""
-        hears = self.level.hears and not self._session.failed
-        if hears and (mode := self._talk.mode) in (Mode.HOLD, Mode.TOGGLE):
-            instead = f", or {'hold' if mode is Mode.HOLD else 'press'} {self._key_name} to talk"
+        instead, mode = "", self._talk.mode
+        if self.level.hears and not self._session.failed:
+            if mode is Mode.HANDS_FREE:
+                name = self._session.config.vad.name
+                instead = f', or say "{name}"' if name else ", or speak"
+            elif mode is not Mode.MOUSE:
+                press = "hold" if mode is Mode.HOLD else "press"
+                instead = f", or {press} {self._key_name} to talk"
         self._bar.explain(instead)
         self.show_welcome()
         self.show_hint()
