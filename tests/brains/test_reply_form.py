@@ -202,6 +202,7 @@ def test_what_cannot_be_searched_may_have_told_it() -> None:
     for turn in (attached, recorded, greeting):
         assert not is_untold("What is my name?", (turn,))
     assert is_untold("What is my name?", turns("What is my job?", "Do you know my name"))
+    assert not is_untold("What did I just say?", turns("Tell me a joke."))
 
 
 def test_an_answer_that_nobody_told_says_so() -> None:
