@@ -1,6 +1,6 @@
 """Compare the embedded brain with the same models run in sequence, turn by turn in one process.
 
-    python -m benchmarks.embedded QUESTIONS [--gaps 0,150,400] [--busy N] [--choice] [--json OUT]
+    python -m benchmarks.embedded QUESTIONS [--gaps 0,150,400] [--busy N] [--json OUT]
 
 The script plays each question in real time. The release comes `--gaps` milliseconds
 after the last voiced sample. The baseline gets the same sound up to the same moment. It then
@@ -10,7 +10,6 @@ when the voice returns it; a device adds the same time to both. The baseline is 
 and without the voice's own leading silence.
 
 `--busy N`: instead of running the baseline, ask each question again beside N busy programs.
-`--choice`: instead, ask it also without the language model that chooses among the words heard.
 """
 
 from __future__ import annotations
@@ -87,11 +86,9 @@ def first_audible(samples: Any, rate: int) -> float:
     return int(audible(samples)[0]) / rate
 
 
-def engine(
-    config: Config, emit: Callable[[Event], object], recogniser: Moonshine | None = None
-) -> Engine:
+def engine(config: Config, emit: Callable[[Event], object]) -> Engine:
     """Build an engine on the embedded parts without a sound device."""
-    brain = EmbeddedBrain(config, recogniser=recogniser)
+    brain = EmbeddedBrain(config)
     return Engine(
         Models(PySilero(), brain, HibariVoice(config.voice)),
         config,
@@ -229,22 +226,6 @@ def run_busy(questions: list[Spoken], config: Config, programs: int) -> list[Res
     return results
 
 
-def run_choice(questions: list[Spoken], config: Config) -> list[Result]:
-    """Ask every question with and without the language model, in turn."""
-    results: list[Result] = []
-    with (
-        headless(partial(engine, config)) as chosen,
-        headless(partial(engine, config, recogniser=Moonshine())) as likeliest,
-    ):
-        for number, question in enumerate(questions, 1):
-            pair = [("voxtui", chosen), ("voxtui, no choice", likeliest)]
-            for name, asked in pair if number % 2 else reversed(pair):
-                results.append(_ours(name, asked, question))
-            sys.stderr.write(f"\r{number}/{len(questions)}")
-    sys.stderr.write("\n")
-    return results
-
-
 def _ours(name: str, asked: Headless, question: Spoken) -> Result:
     asked.engine.post(NewConversation())
     turn = asked.ask(Clip(question.file, question.sound), held=question.released)
@@ -301,7 +282,6 @@ def main() -> None:
     parser.add_argument("questions", type=Path)
     parser.add_argument("--gaps", default="0,150,400")
     parser.add_argument("--busy", type=int, default=0, metavar="N")
-    parser.add_argument("--choice", action="store_true")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     config = Config()
@@ -309,8 +289,6 @@ def main() -> None:
     questions = spoken(arguments.questions, [int(gap) for gap in arguments.gaps.split(",")])
     if arguments.busy:
         results = run_busy(questions, config, arguments.busy)
-    elif arguments.choice:
-        results = run_choice(questions, config)
     else:
         results = run(questions, model_file(config.brain.embedded.model), config)
     sys.stdout.write(f"{json.dumps(about)}\n{report(results)}\n")

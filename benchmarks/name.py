@@ -24,12 +24,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import numpy as np
+import onnxruntime
+import silero_vad
 import soundfile
 
 from voxtui.audio.resampling import resample
-from voxtui.audio.silero import PySilero
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.commands.segmentation import Segmenter, utterances
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame, Utterance
@@ -41,6 +43,10 @@ DATA = Path(__file__).parents[1] / "tests" / "data" / "name"
 NAME = "Hey Vox"
 SNR_DB = 15.0
 ECHO_SECONDS = 0.4
+
+CONTEXT = 64
+"""Samples before each frame that Silero reads, too."""
+
 NEAR_VOICES = ("hibari", "flite:slt", "flite:rms", "flite:awb", "espeak:en-us")
 
 
@@ -92,12 +98,38 @@ def in_noise(samples: np.ndarray, random: np.random.Generator) -> np.ndarray:
     return (0.3 * sound / np.abs(sound).max()).astype(np.float32)
 
 
+class WholeSilero:
+    """Silero over a whole sound at once: the same weights, for a twentieth of the time."""
+
+    def __init__(self) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        folder = Path(silero_vad.__file__).parent / "data"
+        self._model: Any = onnxruntime.InferenceSession(
+            str(folder / "silero_vad_16k_sequence.onnx"), options
+        )
+        self._probabilities: Iterator[float] = iter(())
+
+    def read(self, sound: np.ndarray) -> None:
+        padded = np.pad(sound, (CONTEXT, 0))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, CONTEXT + FRAME_SAMPLES)
+        state = np.zeros((1, 1, 128), np.float32)
+        inputs = {"input": windows[::FRAME_SAMPLES].copy(), "h": state, "c": state}
+        self._probabilities = iter(self._model.run(["speech_probs"], inputs)[0].tolist())
+
+    def reset(self) -> None:
+        pass
+
+    def probability(self, frame: Frame) -> float:
+        return next(self._probabilities)
+
+
 class Ears:
     """The detector and the recogniser, with the time that they took."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._detector, self._recogniser = PySilero(), Moonshine()
+        self._detector, self._recogniser = WholeSilero(), Moonshine()
         self._recogniser.load()
         self.detector_s = self.recogniser_s = 0.0
 
@@ -112,6 +144,7 @@ class Ears:
             Frame(sound[at : at + FRAME_SAMPLES], at / SAMPLE_RATE)
             for at in range(0, len(sound) - FRAME_SAMPLES, FRAME_SAMPLES)
         )
+        self._detector.read(sound)
         found = list(utterances(frames, Segmenter(VadConfig(), self._detector)))
         self.detector_s += time.process_time() - started
         return found

@@ -341,7 +341,7 @@ def recogniser(config: Config, notify: Notify, careful: bool = False) -> Generat
         with closing(brain):
             yield SpeechToText(transcriber(brain), brain.sends_to, repeats=False)
         return
-    with closing(whisper.choose(config.brain, live=False)) as chosen:
+    with closing(whisper.choose(config.brain)) as chosen:
         chosen.load()
         recognise = _words_of(chosen)
         if not careful or isinstance(chosen, whisper.Whisper) or not whisper.is_here():

@@ -90,6 +90,11 @@ class Sample:
     load: float
     """of the machine"""
 
+    @property
+    def other_files(self) -> int:
+        """Open files that are no connections of clients."""
+        return self.files - self.sockets
+
 
 @dataclass(slots=True)
 class Crowd:
@@ -355,7 +360,7 @@ def main() -> None:
             samples = [sample(process, began, 0)]
             visit = Visit(server.url, clip, spoken, began + asked.seconds, asked.away)
             asyncio.run(talk(process, asked.clients, visit, crowd, samples))
-            grown = {name: growth(samples, name) for name in ("rss_mb", "threads", "files")}
+            grown = {name: growth(samples, name) for name in ("rss_mb", "threads", "other_files")}
             left = left_over(server, Path(folder), files, samples[0])
             samples.append(sample(process, began, len(crowd.answers)))
             if not asked.serve:

@@ -131,10 +131,11 @@ def test_a_sentence_follows_on_an_opening_that_is_one() -> None:
 def test_each_sentence_of_a_story_begins_with_words_that_make_a_plot() -> None:
     form = reply_form("Tell me a story about a fox.")
     begun = form.opening
-    for start in form.starts[1:]:
-        assert f'(" {start}") body end' in form.grammar(begun)
-        begun += f" it was so. {start}"
-        assert f'" {start}"' not in form.grammar(begun)
+    for starts in form.starts[1:]:
+        first, *others = (f'" {start}"' for start in starts.split("|"))
+        assert f"({' | '.join((first, *others))}) body end" in form.grammar(begun)
+        begun += f" it was so.{first[1:-1]}"
+        assert first not in form.grammar(begun)
     assert "tail ::= next{0,0}" in form.grammar(begun)
 
 
@@ -201,6 +202,7 @@ def test_what_cannot_be_searched_may_have_told_it() -> None:
     for turn in (attached, recorded, greeting):
         assert not is_untold("What is my name?", (turn,))
     assert is_untold("What is my name?", turns("What is my job?", "Do you know my name"))
+    assert not is_untold("What did I just say?", turns("Tell me a joke."))
 
 
 def test_an_answer_that_nobody_told_says_so() -> None:

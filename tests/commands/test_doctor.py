@@ -60,7 +60,6 @@ def machine(monkeypatch, tmp_path):
     )
     monkeypatch.setattr(doctor, "check_voice", made.check_voice)
     monkeypatch.setattr(doctor.cuda, "first_gpu", made.no_gpu)
-    monkeypatch.setattr(doctor, "WORD_MODEL", str(model))
     monkeypatch.setattr(doctor, "MEMORY_GB", 0.1)
     monkeypatch.setattr(doctor, "DISK_GB", 0.001)
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -117,16 +116,6 @@ def test_without_the_weights_the_command_that_fetches_them_is_named(machine, cap
     assert not possible
     assert what == "missing  chat model: There is no model file at /no/such/model.gguf."
     assert "brain.embedded.model" in mend
-
-
-def test_without_the_model_of_words_the_command_that_fetches_it_is_named(
-    machine, capsys, monkeypatch
-):
-    monkeypatch.setattr(doctor, "WORD_MODEL", "smollm2-135m")
-    possible, (what, mend) = machine.examine(capsys)
-    assert possible
-    assert what == "note     words: chosen by their sound alone, without smollm2-135m"
-    assert mend.strip() == "For fewer words wrong: voxtui models fetch smollm2-135m"
 
 
 def test_damaged_weights_are_reported(machine, capsys, monkeypatch):

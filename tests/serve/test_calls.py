@@ -20,13 +20,13 @@ from tests.serve.conftest import PATIENCE, Server, own_address, serving
 from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.serve.realtime.calls import addresses
+from voxtui.serve.upload import Disconnected
 from voxtui.settings.schema import Config, ServeConfig
 
 aiortc = pytest.importorskip("aiortc", reason="the extra [webrtc] is not installed")
 from aiortc.codecs.opus import OpusDecoder  # noqa: E402
 from av import AudioFrame  # noqa: E402
 
-from voxtui.serve.realtime.connection import ConnectionClosed  # noqa: E402
 from voxtui.serve.realtime.webrtc import CHANNEL, Call, offer_only  # noqa: E402
 
 PATH = "/v1/realtime/calls"
@@ -421,11 +421,11 @@ async def test_a_client_that_sends_more_than_is_taken_is_hung_up(monkeypatch):
         answer = aiortc.RTCSessionDescription(await call.answer(await peer.offer()), "answer")
         await peer.connection.setRemoteDescription(answer)
         async with asyncio.timeout(PATIENCE):
-            with pytest.raises(ConnectionClosed):
+            with pytest.raises(Disconnected):
                 while True:  # nobody takes the packets of the microphone
                     await call.send("{}")
                     await asyncio.sleep(0.02)  # the pace of the packets
-            with pytest.raises(ConnectionClosed):
+            with pytest.raises(Disconnected):
                 while True:
                     await call.receive()
                     received += 1

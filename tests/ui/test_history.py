@@ -83,6 +83,22 @@ async def test_continue_shows_the_newest_conversation_and_starts_with_it(home) -
         app.session.log.close()
 
 
+async def test_the_last_words_of_a_resumed_conversation_are_answered_again_and_edited(home) -> None:
+    stored("The older one", "The newer one")
+    async with writing(config=KEEPS) as s:
+        await opened(s)
+        await s.press("enter")
+        await until(s, lambda: "You  The newer one" in s.text)
+        s.engine.past = s.engine.calls[-1][1]
+        await s.send("/again")
+        assert s.engine.calls[-1][:2] == ("say", "The newer one")
+        await s.send("/edit")
+        assert s.app.bar.field.value == "The newer one"
+        await s.type("!")
+        await s.press("enter")
+        assert s.engine.calls[-1][:2] == ("say", "The newer one!")
+
+
 async def test_the_list_follows_the_words_and_says_where_nothing_matches(home) -> None:
     stored("Anna and the sea", "Something else")
     async with writing(config=KEEPS) as s:

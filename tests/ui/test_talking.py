@@ -338,6 +338,13 @@ async def test_with_hands_free_the_prompt_says_how_space_ends_what_it_began(rele
         assert f"{ends}: send · Esc: drop" in s.text
 
 
+async def test_with_hands_free_an_open_field_says_that_one_may_speak():
+    async with screen(config=HANDS_FREE) as s:
+        await s.type("a")
+        await s.press("backspace")
+        assert "Ask something, or speak" in s.line("READY")
+
+
 async def test_with_hands_free_space_talks_over_a_clip():
     async with screen(config=HANDS_FREE) as s:
         s.engine.begin("a question")

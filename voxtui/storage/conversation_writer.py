@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from queue import SimpleQueue
 
 from voxtui.dialogue.data import Token
@@ -140,18 +140,13 @@ class ConversationWriter:
         number, added = self.conversations.store(
             current.number, tuple(new.values()), changed, removed
         )
-        if current.number not in (None, number):  # it was deleted, so its words stay deleted
-            rows = {key: replace(row, number=None) for key, row in rows.items()}
-        rows = {key: row for key, row in rows.items() if key not in replaced}
+        deleted = current.number not in (None, number)  # so its words stay deleted
         rows = {
-            key: replace(row, exchange=exchanges[key]) if key in exchanges else row
-            for key, row in rows.items()
-        }
-        fresh = {
-            key: _Row(row, exchange)
-            for row, (key, exchange) in zip(added, new.items(), strict=True)
-        }
-        current.number, current.rows = number or None, rows | fresh
+            key: _Row(None if deleted else row.number, exchanges.get(key, row.exchange))
+            for key, row in rows.items() if key not in replaced
+        }  # fmt: skip
+        fresh = (_Row(row, exchange) for row, exchange in zip(added, new.values(), strict=True))
+        current.number, current.rows = number or None, rows | dict(zip(new, fresh, strict=True))
         return True
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,7 @@ from voxtui.tools.words import output_of, tool, without_arguments
 
 COMMAND_SECONDS = 2.0
 
-PROC, POWER = Path("/proc"), Path("/sys/class/power_supply")
+POWER = Path("/sys/class/power_supply")
 
 
 def machine_tools() -> tuple[Tool, ...]:
@@ -53,13 +52,11 @@ def disk() -> ToolResult:
 
 def memory() -> ToolResult:
     try:
-        lines = (PROC / "meminfo").read_text().splitlines()
-        sizes = {name: int(rest.split()[0]) * 1024 for name, _, rest in
-                 (line.partition(":") for line in lines)}  # fmt: skip
-        free, total = sizes["MemAvailable"], sizes["MemTotal"]
-    except (OSError, ValueError, KeyError, IndexError) as error:
+        sizes = dict(re.findall(r"(\w+): +(\d+) kB", Path("/proc/meminfo").read_text()))
+        free, total = (_gigabytes(1024 * int(sizes[name])) for name in ("MemAvailable", "MemTotal"))
+    except (OSError, KeyError) as error:
         raise InputError("This system does not say how much memory is free.") from error
-    said = f"{_gigabytes(free)} of {_gigabytes(total)} of memory are free."
+    said = f"{free} of {total} of memory are free."
     return ToolResult(said, said)
 
 
@@ -78,12 +75,8 @@ def battery() -> ToolResult:
 
 
 def uptime() -> ToolResult:
-    try:
-        seconds = float((PROC / "uptime").read_text().split()[0])
-    except (OSError, ValueError, IndexError) as error:
-        if sys.platform != "darwin":
-            raise InputError("This system does not say how long it has been on.") from error
-        seconds = time.monotonic()
+    # Linux has a clock that also counts while the machine sleeps.
+    seconds = time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
     said = f"This machine has been on for {say_span(seconds)}."
     return ToolResult(said, said)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event as Flag
 
@@ -27,6 +28,16 @@ _NO_NOTE = re.compile(
     r"|\?\s*$|(?:do|can|could|did) you remember", re.IGNORECASE,
 )  # fmt: skip
 
+_POLITE = re.compile(r"(?:please|(?:could|can|would|will) you)\b", re.IGNORECASE)
+_REPORT = re.compile(
+    r"\b(?:say|says|said|tells?|told|asks?|asked|wrote|sings|sang|if|whether|not|never)\b|n't\b",
+    re.IGNORECASE,
+)  # fmt: skip
+_FILLERS = re.compile(
+    r"(?:(?:oh|right|um|uh|er|ok|okay|so|well|listen|look|now|hang on|sorry|yes|yeah|hey|vox|and"
+    r"|by the way|before i forget)\b\W*)+", re.IGNORECASE,
+)  # fmt: skip
+
 
 class Note(msgspec.Struct, forbid_unknown_fields=True):
     text: str
@@ -38,19 +49,31 @@ class Query(msgspec.Struct, forbid_unknown_fields=True):
 
 def note_in(words: str) -> str | None:
     """Return the call that `remember that …` asks for, else None. Only an order is one."""
-    words = re.sub(r"(?i),? (?:would|could|will|can) you\?\s*$", "", words)
-    orders = not words.rstrip().endswith("?") or re.match(
-        r"(?i)(?:could|would|will|can) you ", words
-    )
-    if len(words) > LONGEST_REQUEST or not orders:
+    words = re.sub(r"(?i),? (?:would|could|will|can) you\?\s*$", "", one_line(words))
+    if len(words) > LONGEST_REQUEST:
         return None
-    text = strip_courtesy(one_line(words).rstrip(" .!?"))
-    text = strip_courtesy(re.sub(r"^(\w+(?: vox)?), ", r"\1 ", text, flags=re.IGNORECASE))
-    found = request("remember", text.replace("’", "'"))
-    note = found["text"].strip(" ,") if found else ""
-    if not note or _NO_NOTE.fullmatch(note):
-        return None
-    return msgspec.json.encode(Note(note)).decode()
+    for order in _orders(words.replace("’", "'")):
+        if order.endswith("?") and not re.match(r"(?i)(?:could|would|will|can) you ", order):
+            continue
+        text = strip_courtesy(order.rstrip(" .!?").replace("'d like", " would like"))
+        found = request("remember", re.sub(r"^(\w+(?: vox)?), ", r"\1 ", text, flags=re.IGNORECASE))
+        note = found["text"].strip(" ,") if found else ""
+        if note and not _NO_NOTE.fullmatch(note):
+            return msgspec.json.encode(Note(note)).decode()
+    return None
+
+
+def _orders(words: str) -> Iterator[str]:
+    """Yield `words`, and what may be an order at their end, after what led to it."""
+    yield words
+    for end in re.finditer(r"[.!?] +|,? so |, ", words):
+        lead, order = words[: end.start()], words[end.end() :]
+        is_report, is_polite = _REPORT.search(lead), _POLITE.match(order)
+        is_sentence = not end[0].startswith((",", " "))
+        if _FILLERS.fullmatch(lead) or (
+            (is_sentence or is_polite) if not is_report else (is_sentence and is_polite)
+        ):
+            yield order
 
 
 def query_in(words: str) -> str | None:

@@ -132,14 +132,14 @@ class PromptScreen(SteppedScreen):
             self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the present actions of the keys; none of the commands below another screen."""
+        """Offer the present actions of the keys; none below another screen."""
         match action:
             case "talk":
-                return self._offers_talk
+                return self.is_active and self._offers_talk
             case "new" | "mute" | "again" | "edit" | "copy" | "save":
                 return self.is_active
             case "type":
-                return self.bar.field.empty
+                return self.is_active and self.bar.field.empty
             case "correct" | "speak" | "delete":
                 return self.turn_offered
             case "mend":

@@ -14,11 +14,7 @@ from voxtui.ui.conversation.paragraph import Paragraph
 from voxtui.ui.keys import shown
 from voxtui.ui.talk.talkkey import Mode
 
-SUGGESTIONS = (
-    "What time is it in Tokyo?",
-    "Set a timer for five minutes.",
-    "Why is the sky blue?",
-)
+SUGGESTIONS = ("What time is it in Tokyo?", "Set a timer for five minutes.", "Why is the sky blue?")
 """Two that rules answer, and one for the model."""
 
 

@@ -17,10 +17,7 @@ from voxtui.wiring import LocalFactories, devices_engine, sample_clips
 
 
 def run(
-    config: Config,
-    attachments: Sequence[Attachment] = (),
-    continues: bool = False,
-    words: str = "",
+    config: Config, attachments: Sequence[Attachment] = (), continues: bool = False, words: str = ""
 ) -> int:
     """Talk about the texts `attachments` until the user quits. Return the exit code.
 

@@ -38,9 +38,6 @@ SOCKET = "chat.sock"
 
 BEAT_SECONDS = 0.1
 
-SCORED_BATCH = 16
-"""Tokens of a prompt that a LanguageModel evaluates at once."""
-
 SPINS = "300"
 """Polls of an OpenMP thread before it sleeps until the next thread arrives. OpenMP's default of
 300,000 is hardly faster on free cores, and much slower if another program is busy."""
@@ -59,7 +56,6 @@ class Setup:
     `prefix` is what all prompts begin with; `prefix_directory` keeps its state for the next start.
     `grammar` (GBNF) is what all replies keep to; empty: any text.
     `batch`: tokens evaluated at once; 0: as many as fit the time that a cancel may take.
-    `scores`: answer ScoreRequests instead of ChatRequests.
     """
 
     path: Path
@@ -68,24 +64,8 @@ class Setup:
     prefix_directory: Path | None = None
     grammar: str = ""
     batch: int = 0
-    scores: bool = False
     tool_prefix: str = ""
     """what all questions about tools begin with; empty: there are none"""
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreRequest:
-    """Compute how likely the words of `text` are after `prompt`, and the end of the turn there."""
-
-    prompt: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """The answer to a ScoreRequest: the log-probability of each word, then that of the end."""
-
-    log_probabilities: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +111,22 @@ class Signal(Enum):
     DONE = auto()
 
 
-class ModelProcess:
-    """A process that holds a model, from `load` to `close`.
+class Llama:
+    """A chat model in a process of its own, from `load` to `close`.
 
-    Not thread-safe: its methods belong to one thread at a time.
+    Its KV cache is reused where a prompt begins like an earlier one. The arguments are those of
+    Setup. Not thread-safe: its methods belong to one thread at a time.
     """
 
-    def __init__(self, setup: Setup) -> None:
-        self._setup = setup
+    def __init__(
+        self,
+        context_tokens: int,
+        prefix: str = "",
+        prefix_directory: Path | None = None,
+        grammar: str = "",
+        batch: int = 0,
+    ) -> None:
+        self._setup = Setup(Path(), context_tokens, prefix, prefix_directory, grammar, batch)
         self._path: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
@@ -220,23 +208,6 @@ class ModelProcess:
             self._process.wait()
             self._process = None
 
-
-class Llama(ModelProcess):
-    """A chat model whose KV cache is reused where a prompt begins like an earlier one.
-
-    The arguments are those of Setup.
-    """
-
-    def __init__(
-        self,
-        context_tokens: int,
-        prefix: str = "",
-        prefix_directory: Path | None = None,
-        grammar: str = "",
-        batch: int = 0,
-    ) -> None:
-        super().__init__(Setup(Path(), context_tokens, prefix, prefix_directory, grammar, batch))
-
     def run(
         self,
         request: ChatRequest,
@@ -265,26 +236,6 @@ class Llama(ModelProcess):
                     stopped = True
                     pipe.send(Signal.STOP)
             return answer is Signal.DONE
-
-
-class LanguageModel(ModelProcess):
-    """A small model that says how likely words are."""
-
-    def __init__(self, context_tokens: int) -> None:
-        super().__init__(Setup(Path(), context_tokens, batch=SCORED_BATCH, scores=True))
-
-    def log_probabilities(self, prompt: str, text: str) -> tuple[float, ...]:
-        """Return the log-probability of each word of `text` after `prompt`, and of the end there.
-
-        Neither holds a control token, see `plain`. `text` begins with a space where it continues
-        words of the prompt. Loads again if the process was lost before. Raises ModelError.
-        """
-        with self._running() as pipe:
-            pipe.send(ScoreRequest(prompt, text))
-            answer = pipe.recv()
-        if isinstance(answer, Failure):
-            raise ModelError(answer.message, answer.hint)
-        return answer.log_probabilities
 
 
 def environment() -> dict[str, str]:

@@ -21,8 +21,6 @@ from voxtui.brains.embedded.chat_process import (
     Failure,
     Generated,
     Prefilled,
-    ScoreRequest,
-    Scores,
     Setup,
     Signal,
 )
@@ -59,10 +57,6 @@ oldest turn in every turn. Evaluating the 850 tokens after it again would take 1
 shifting them takes no measurable time. It is used only then, because shifted entries differ
 slightly from evaluated ones, and words of this turn may still change."""
 
-THOUGHTS = "<|im_start|>"
-"""What llama.cpp takes for the beginning of a model's thoughts, in a process that scores. A budget
-of no thoughts then makes the model say a text, the only public way to the probability of a text."""
-
 MODEL_COPIES = 2
 """llama.cpp maps the file and may keep a second copy, arranged for the processor."""
 
@@ -96,9 +90,7 @@ def serve(pipe: Connection) -> None:
         sequences = Sequences(setup.prefix, min(SEQUENCES, batch), setup.tool_prefix)
         while True:
             request = pipe.recv()
-            if isinstance(request, ScoreRequest):
-                pipe.send(score(server, request))
-            elif isinstance(request, ChatRequest):  # a late STOP, for a request that has ended
+            if isinstance(request, ChatRequest):  # a late STOP, for a request that has ended
                 number, reused_run = sequences.choose(request.prompt)
                 grammar = setup.grammar if request.grammar is None else request.grammar
                 answer(server, request, pipe, number, reused_run, grammar)
@@ -181,12 +173,8 @@ def load(setup: Setup, batch: int = USUAL_BATCH) -> Server:
         ) from error
     params = xllamacpp.CommonParams()
     params.model.path = str(setup.path)
-    params.n_ctx, params.n_parallel = setup.context_tokens, 1
-    if setup.scores:
-        params.sampling.generation_prompt = THOUGHTS
-    else:
-        params.n_ctx += OTHER_TOKENS
-        params.n_parallel = min(SEQUENCES, batch)
+    params.n_ctx = setup.context_tokens + OTHER_TOKENS
+    params.n_parallel = min(SEQUENCES, batch)
     params.kv_unified = True
     params.cache_idle_slots = False
     params.n_batch = params.n_ubatch = batch
@@ -322,45 +310,6 @@ def answer(
         take,
     )
     pipe.send(last[-1])
-
-
-def score(server: Server, request: ScoreRequest) -> Scores | Failure:
-    """Return how likely each word of the text is, and the end after it."""
-    words, written = list[float](), ""
-    failures: list[Failure] = []
-
-    def take(event: Any) -> bool:
-        nonlocal written
-        if "error" in event:
-            failures.append(_refused(event["error"]))
-            return True
-        for token in event["choices"][0]["logprobs"]["content"]:
-            ended = not token["token"]  # a control token has no text
-            if not words or ended or (written and token["token"][0] == " "):
-                words.append(0.0)
-            words[-1] += token["logprob"]
-            written += token["token"]
-        return False
-
-    server.handle_completions(
-        {
-            "prompt": request.prompt,
-            "id_slot": 0,
-            "n_predict": len(request.text.encode()) + 1,
-            "cache_prompt": True,
-            "temperature": 0.0,
-            "samplers": ["temperature"],
-            "n_probs": 1,
-            "reasoning_budget_tokens": 0,
-            "reasoning_budget_start_tag": THOUGHTS,
-            "reasoning_budget_message": request.text,
-            "reasoning_budget_end_tag": END_OF_TURN,
-        },
-        take,
-    )
-    if not failures and (written != request.text or len(words) != len(written.split()) + 1):
-        failures.append(Failure("The language model did not score the text."))
-    return failures[0] if failures else Scores(tuple(words))
 
 
 def _grammar_of(schema: str) -> str:

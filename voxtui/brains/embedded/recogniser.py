@@ -14,7 +14,6 @@ import re
 import threading
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -173,15 +172,6 @@ class Moonshine:
         """name, heads and size of the decoder's cache, for each of its parts"""
 
     def load(self) -> None:
-        if self._choice is None:
-            self._load()
-            return
-        with ThreadPoolExecutor(1, "voxtui-choice") as beside:
-            choice = beside.submit(self._choice.load)
-            self._load()
-        choice.result()
-
-    def _load(self) -> None:
         try:
             onnxruntime = import_onnxruntime()
             folder = weights()
@@ -190,6 +180,8 @@ class Moonshine:
                 "The embedded recogniser is not installed or does not run here.",
                 how_to_install("embedded"),
             ) from error
+        if self._choice is not None:
+            self._choice.load()
         options = onnxruntime.SessionOptions()
         # Its threads poll for each other, so two are slower than one if any other program runs.
         options.intra_op_num_threads = options.inter_op_num_threads = 1

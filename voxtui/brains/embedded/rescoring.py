@@ -1,121 +1,70 @@
-"""The choice among the recogniser's candidates, by a small language model as well.
+"""The choice among the recogniser's candidates, by a model of which words follow each other.
 
-The recogniser knows what a word sounds like, and little of what people say. The weight is from
-other clips than those that judge the choice (docs/benchmarks/2026-11-25-ears.md).
+The recogniser knows what a word sounds like, and little of what people say. The numbers and their
+sources: docs/decisions/2026-11-26-word-choice.md.
 """
 
 from __future__ import annotations
 
-import time
+import math
+import re
 from collections.abc import Sequence
-from contextlib import suppress
-from itertools import takewhile
-from math import inf
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
-from voxtui.brains.embedded.chat_process import USER, LanguageModel, plain
 from voxtui.brains.embedded.recogniser import Heard
-from voxtui.errors import ModelError
-from voxtui.models.catalogue import WORD_MODEL
-from voxtui.models.installed import model_file
 
-CONTEXT_TOKENS = 512
-"""Room for the words of a pass, which lasts 28 s at most."""
+TRIGRAMS = "en-us/en-us.lm.bin"
+"""The file in the wheel of pocketsphinx: 27 MB."""
 
-LIVE_CANDIDATES, MOST_CANDIDATES = 2, 3
-"""Candidates that are scored in a conversation, and where nobody waits for an answer. The third
-takes the chat model's time: the first sound came 17 % later at the median with it, 2 % without."""
+LOG_BASE = math.log(1.0001)
+"""pocketsphinx counts probabilities in this logarithm."""
 
-LIVE_SECONDS = 0.1
-"""Longest time of a choice in a conversation. A slow machine scores some four words in it."""
-
-WORD_SECONDS = 0.02
-"""Time to score a word, before it is known."""
+UNKNOWN = -14.0
+"""Log-probability of a word that the model does not know: some 2 % of what is said, shared by some
+20,000 words."""
 
 WEIGHT = 0.3
-"""How much the language model's log-probability counts beside the recogniser's."""
+"""How much the model's log-probability counts beside the recogniser's."""
 
-
-class Language(Protocol):
-    """Says how likely words are. See LanguageModel."""
-
-    def load(self, path: Path) -> None: ...
-
-    def log_probabilities(self, prompt: str, text: str) -> Sequence[float]: ...
-
-    def close(self) -> None: ...
+WORD = re.compile(r"[a-z']+|\d+")
 
 
 class Rescoring:
-    """Chooses a candidate. An utterance grows, so it remembers the scores of the words so far.
+    """Chooses a candidate; the recogniser's first one before `load`, and without the trigrams.
 
-    It chooses the recogniser's first candidate without the model's file, if the model fails, or
-    where `seconds` are too few for the words that are new. Not thread-safe.
+    Some versions of Python lack a wheel with them. Thread-safe.
     """
 
-    def __init__(
-        self,
-        most: int = MOST_CANDIDATES,
-        seconds: float = inf,
-        model: Language | None = None,
-    ) -> None:
-        self._model = model or LanguageModel(CONTEXT_TOKENS)
-        self._most = most
-        self._seconds = seconds
-        self._word_seconds = WORD_SECONDS
-        self._loaded = False
-        self._scores: dict[tuple[str, ...], float] = {}
-        """the log-probability of the last word of each beginning, where the end is an empty word"""
+    def __init__(self) -> None:
+        self._model: Any = None
 
     def load(self) -> None:
-        with suppress(ModelError):
-            self._model.load(model_file(WORD_MODEL))
-            self._loaded = True
+        try:
+            pocketsphinx: Any = import_module("pocketsphinx")
+        except ImportError:
+            return
+        pocketsphinx.set_loglevel("FATAL")
+        path = Path(pocketsphinx.get_model_path()) / TRIGRAMS
+        self._model = pocketsphinx.NGramModel.readfile(str(path))
 
     def choose(self, candidates: Sequence[Heard]) -> Heard:
-        if len(candidates) == 1 or not self._loaded:
+        if len(candidates) == 1 or self._model is None:
             return candidates[0]
-        candidates = candidates[: self._most]
-        texts = [(*plain(heard.text).split(), "") for heard in candidates]
-        shared = sum(
-            1 for _ in takewhile(lambda same: len({*same}) == 1, zip(*texts, strict=False))
-        )
-        beginnings = [[words[:end] for end in range(shared + 1, len(words) + 1)] for words in texts]
-        wanted = {beginning for path in beginnings for beginning in path}
-        self._scores = {words: score for words, score in self._scores.items() if words in wanted}
-        ends_at = time.monotonic() + self._seconds
-        try:
-            for path in beginnings:
-                self._score(path, ends_at)
-        except ModelError:
-            return candidates[0]
-        if len(self._scores) < len(wanted):
-            return candidates[0]
-        scores = [
-            heard.score + WEIGHT * sum(self._scores[beginning] for beginning in path)
-            for heard, path in zip(candidates, beginnings, strict=True)
-        ]
-        return candidates[scores.index(max(scores))]
+        return max(candidates, key=lambda heard: heard.score + WEIGHT * self._score(heard.text))
 
     def close(self) -> None:
-        self._loaded = False
-        self._model.close()
+        self._model = None
 
-    def _score(self, path: Sequence[tuple[str, ...]], ends_at: float) -> None:
-        """Add the scores of the beginnings in `path` that are new, as many as time is left for."""
-        started = time.monotonic()
-        known = sum(1 for _ in takewhile(self._scores.__contains__, path))
-        room = min((ends_at - started) / self._word_seconds, len(path))
-        new = path[known : known + max(0, int(room))]
-        if not new:
-            return
-        *words, last = new[-1]
-        before = len(new[0]) - 1
-        text = " ".join(filter(None, [*words[before:], last]))
-        scores = self._model.log_probabilities(
-            USER + " ".join(words[:before]), f" {text}" if before and text else text
+    def _score(self, text: str) -> float:
+        """Return the log-probability of the words of `text`, and of the end after them."""
+        words = ["<s>", *WORD.findall(text.lower()), "</s>"]
+        return sum(
+            self._log_probability(words[end - 1], words[max(0, end - 3) : end - 1])
+            for end in range(2, len(words) + 1)
         )
-        self._scores.update(zip(new, scores, strict=False))  # without the end, if more is to come
-        took = (time.monotonic() - started) / len(new)
-        self._word_seconds += (took - self._word_seconds) / 4
+
+    def _log_probability(self, word: str, before: list[str]) -> float:
+        found = self._model.prob([word, *reversed(before)]) * LOG_BASE
+        return max(found, UNKNOWN)

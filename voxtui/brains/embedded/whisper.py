@@ -18,7 +18,7 @@ from typing import Any
 
 from voxtui.brains.embedded.live_transcription import Recogniser
 from voxtui.brains.embedded.recogniser import Heard, Moonshine, same_words
-from voxtui.brains.embedded.rescoring import LIVE_CANDIDATES, LIVE_SECONDS, Rescoring
+from voxtui.brains.embedded.rescoring import Rescoring
 from voxtui.dialogue.data import SAMPLE_RATE, Samples
 from voxtui.errors import ModelError, how_to_install
 from voxtui.models.catalogue import WHISPER
@@ -132,13 +132,10 @@ def is_here() -> bool:
     return True
 
 
-def choose(config: BrainConfig, live: bool = True) -> Recogniser:
-    """Return the recogniser of the configured language. Raises ModelError if there is none.
-
-    `live`: an answer waits for it.
-    """
+def choose(config: BrainConfig) -> Recogniser:
+    """Return the recogniser of the configured language. Raises ModelError if there is none."""
     if config.language in ("", "en"):
-        return Moonshine(Rescoring(LIVE_CANDIDATES, LIVE_SECONDS) if live else Rescoring())
+        return Moonshine(Rescoring())
     english_only = (
         "The embedded recogniser knows English only, and brain.language is "
         f"{LANGUAGES[config.language]}."

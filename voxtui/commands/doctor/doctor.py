@@ -27,7 +27,7 @@ from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.dialogue.listening.level import SHOWS_LEVEL, SILENT, diagnose_level
 from voxtui.errors import DeviceError, ModelError, how_to_install
 from voxtui.models import cuda, installed
-from voxtui.models.catalogue import SMALL_KOKORO, WHISPER, WORD_MODEL, models_directory
+from voxtui.models.catalogue import SMALL_KOKORO, WHISPER, models_directory
 from voxtui.settings.schema import LANGUAGES, AudioConfig, Config
 from voxtui.terminal.capabilities import can_show_screen, colours, reports_key_release
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
@@ -92,7 +92,6 @@ def _embedded(config: Config) -> Iterator[Finding]:
     verdict: Verdict = "note" if _prefers_voxtral(config) else "missing"
     yield _checked("embedded models", _packages, verdict)
     yield _checked("chat model", partial(_weights, config), verdict)
-    yield from _words()
     yield _whisper(config)
 
 
@@ -205,14 +204,6 @@ def _weights(config: Config) -> str:
     path = installed.model_file(config.brain.embedded.model)
     installed.check_content(path)
     return str(path)
-
-
-def _words() -> Iterator[Finding]:
-    try:
-        installed.model_file(WORD_MODEL)
-    except ModelError:
-        fix = f"For fewer words wrong: voxtui models fetch {WORD_MODEL}"
-        yield Finding("note", f"words: chosen by their sound alone, without {WORD_MODEL}", fix)
 
 
 def _whisper(config: Config) -> Finding:

@@ -24,6 +24,7 @@ from voxtui.serve.realtime.output_buffer import TRACK_RATE
 from voxtui.serve.realtime.realtime_session import RealtimeSession, SessionEvent
 from voxtui.serve.realtime.session_settings import RATE, SESSION_SECONDS, Json, Settings
 from voxtui.serve.realtime.wire_audio import MOST_WAITING, WireMicrophone, WireSpeaker
+from voxtui.serve.upload import Disconnected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -64,12 +65,8 @@ class Close:
 Out: TypeAlias = bytes | Close
 
 
-class ConnectionClosed(Exception):
-    """The client has left."""
-
-
 class Transport(Protocol):
-    """Carries messages, and perhaps sound. Each method may raise ConnectionClosed."""
+    """Carries messages, and perhaps sound. Each method may raise Disconnected."""
 
     @property
     def output(self) -> OutputBuffer | None:
@@ -173,7 +170,7 @@ class Connection:
         try:
             async with asyncio.timeout(SESSION_SECONDS):
                 await self._read()
-        except ConnectionClosed:
+        except Disconnected:
             pass
         except TimeoutError:
             idle = self._loop.time() >= self._active_at + IDLE_SECONDS
@@ -198,7 +195,7 @@ class Connection:
                 await self._drained.wait()
 
     async def _read(self) -> None:
-        """Take what comes. Raises ConnectionClosed and TimeoutError.
+        """Take what comes. Raises Disconnected and TimeoutError.
 
         Some clients send before `session.created`. The connection keeps that until then.
         """
@@ -222,7 +219,7 @@ class Connection:
                 self._session.take_message(received)
 
     async def _write(self) -> None:
-        with suppress(ConnectionClosed):
+        with suppress(Disconnected):
             while isinstance(out := await self._out.get(), bytes):
                 await self._transport.send(out.decode())
                 self._queued -= len(out)

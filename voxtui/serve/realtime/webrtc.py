@@ -30,9 +30,9 @@ from av import AudioFrame
 
 from voxtui.serve.openai_types import HttpError
 from voxtui.serve.realtime.concealment import Concealment
-from voxtui.serve.realtime.connection import ConnectionClosed
 from voxtui.serve.realtime.jitter_buffer import JitterBuffer
 from voxtui.serve.realtime.output_buffer import TRACK_RATE, OutputBuffer
+from voxtui.serve.upload import Disconnected
 
 if TYPE_CHECKING:
     from aiortc import RTCDataChannel
@@ -135,23 +135,23 @@ class Call:
 
     async def receive(self) -> Received:
         if self._left and self._received.empty():
-            raise ConnectionClosed
+            raise Disconnected
         received = await self._received.get()
         if received is None:
-            raise ConnectionClosed
+            raise Disconnected
         return received
 
     async def send(self, message: str) -> None:
         await self._opened.wait()
         if self._left or self._channel is None:
-            raise ConnectionClosed
+            raise Disconnected
         if self._channel.bufferedAmount > MOST_BUFFERED:
             self.leave()
-            raise ConnectionClosed
+            raise Disconnected
         try:
             self._channel.send(message)
         except InvalidStateError as closed:
-            raise ConnectionClosed from closed
+            raise Disconnected from closed
 
     async def close(self, code: int = 0, reason: str = "") -> None:
         """Send what is left, and hang up. `code` and `reason` have no place in WebRTC."""

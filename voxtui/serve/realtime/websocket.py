@@ -10,7 +10,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from voxtui.serve.access import error_response
 from voxtui.serve.openai_types import HttpError
-from voxtui.serve.realtime.connection import ENDPOINT, NORMAL, TRY_AGAIN, ConnectionClosed
+from voxtui.serve.realtime.connection import ENDPOINT, TRY_AGAIN
+from voxtui.serve.upload import Disconnected
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -60,14 +61,14 @@ class _Transport:
     async def receive(self) -> str | bytes:
         message = await self._websocket.receive()
         if message["type"] == "websocket.disconnect":
-            raise ConnectionClosed(message.get("code", NORMAL))
+            raise Disconnected
         return message.get("text") or message.get("bytes") or ""
 
     async def send(self, message: str) -> None:
         try:
             await self._websocket.send_text(message)
         except (WebSocketDisconnect, RuntimeError) as gone:
-            raise ConnectionClosed from gone
+            raise Disconnected from gone
 
     async def close(self, code: int, reason: str) -> None:
         with suppress(WebSocketDisconnect, RuntimeError):

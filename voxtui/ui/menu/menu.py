@@ -40,11 +40,7 @@ CONVERSATION, MICROPHONE, SPEAKER, VOICE, MODEL, LOOK, SETTINGS = SECTIONS = (
     "Conversation", "Microphone", "Speaker", "Voice", "Model", "Look", "Settings",
 )  # fmt: skip
 
-BRAINS = {
-    "auto": "The best for this machine",
-    "voxtral": "Voxtral, on a GPU",
-    "remote": "A server",
-}
+BRAINS = {"auto": "The best for this machine", "voxtral": "Voxtral, on a GPU", "remote": "A server"}
 VOICES = {
     "auto": "The best for this machine",
     "embedded": "Small local voice",

@@ -48,15 +48,8 @@ class HistoryChart(Widget):
             return Strip.blank(width, self.rich_style)
         target = self._headline.goal(self._turns[-1], self._targets) or 0.0
         if y == 0:
-            return Strip(
-                [
-                    Segment(
-                        f"{PEOPLE_NAMES[self._headline]}, answer by answer"[:width].ljust(width),
-                        label,
-                    )
-                ],
-                width,
-            )
+            title = f"{PEOPLE_NAMES[self._headline]}, answer by answer"
+            return Strip([Segment(title[:width].ljust(width), label)], width)
         rows = height - 1
         room = (width - SCALE_CELLS) // COLUMN_CELLS
         turns = self._turns[-room:]

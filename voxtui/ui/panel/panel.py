@@ -118,10 +118,6 @@ class LatencyPanel(Container):
         """The turn on display. Marks may still be added to it."""
         return self._times.turn
 
-    @property
-    def targets(self) -> Targets:
-        return self._times.targets
-
     def select(self, turn: Turn | None) -> None:
         """Show a finished turn; None: the turn in progress or the newest one again."""
         self._selected = turn
@@ -141,13 +137,9 @@ class LatencyPanel(Container):
         times, reached = self._times, timestamps.since_release()
         before, times.queue = times.queue, self._queue(timestamps, now)
         if reached and reached != self._live.timestamps:
-            self._live = Turn(
-                0,
-                "",
-                Outcome.ANSWERED,
-                reached,
-                typed=self._typed,
-                speculative_s=timestamps.speculative_s,
+            ahead = timestamps.speculative_s
+            self._live = replace(
+                NO_TURN, timestamps=reached, typed=self._typed, speculative_s=ahead
             )
             times.past = False
             self._show()

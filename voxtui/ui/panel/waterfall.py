@@ -103,15 +103,9 @@ class Waterfall(Widget):
         ground = [Segment(" ", label)] * cells
         ground[axis.zero] = Segment("▏", label)
         bars = bar(axis.cell(stage.start), axis.cell(stage.end), style, ground)
-        value = f"{short_ms(stage.seconds):>{VALUE_CELLS}}"
-        return Strip(
-            [
-                Segment(f"{stage.name:<{LABEL_CELLS}}", label),
-                *bars,
-                Segment(value, self.rich_style),
-            ],
-            cells + LABEL_CELLS + VALUE_CELLS,
-        )
+        name = Segment(f"{stage.name:<{LABEL_CELLS}}", label)
+        value = Segment(f"{short_ms(stage.seconds):>{VALUE_CELLS}}", self.rich_style)
+        return Strip([name, *bars, value], cells + LABEL_CELLS + VALUE_CELLS)
 
 
 def plain_stages(found: Sequence[Stage]) -> list[Stage]:
