@@ -1,13 +1,14 @@
 """Ask for tools, and for none: right calls, false calls, and answers with and without tools.
 
-    python -m benchmarks.tools [--calls | --without] [--spoken] [--set FILE] [--part 0:20]
-                               [--json OUT]
+    python -m benchmarks.tools [--calls | --without | --times] [--spoken] [--set FILE]
+                               [--part 0:20] [--json OUT]
 
 The sentences stand in tools.toml, and in tools_a.toml to tools_g.toml. The engine is that of
 `voxtui ask`, with the embedded brain: a call of a tool that acts is refused there, after it was
 chosen. Spoken: the embedded voice says each sentence. Without: no tools, to compare the answers.
 Calls: only which call is made, by a rule or by the model, without an engine and without answers;
-that takes a minute.
+that takes a minute. Times: each sentence with and without tools, by two engines in turn, and the
+first sound of each; for a quiet machine.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import json
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -72,6 +74,7 @@ def main() -> None:
     parser.add_argument("--spoken", action="store_true")
     parser.add_argument("--calls", action="store_true")
     parser.add_argument("--without", action="store_true")
+    parser.add_argument("--times", action="store_true")
     parser.add_argument("--set", type=Path, default=FILE)
     parser.add_argument("--part", default=":")
     parser.add_argument("--json", type=Path)
@@ -85,6 +88,9 @@ def main() -> None:
         said: Sequence[Any] = [sentence["say"] for sentence in sentences]
         if options.spoken:
             said = clips(said, config)
+        if options.times:
+            times(said, config, configuration(commands, folder, enabled=False))
+            return
         how = calls if options.calls else turns
         results: list[dict[str, Any]] = []
         for sentence, turn in zip(sentences, how(said, config), strict=True):
@@ -97,7 +103,7 @@ def main() -> None:
         options.json.write_text(json.dumps(results, indent=1, ensure_ascii=False))
 
 
-def turns(said: Sequence[Any], config: Config) -> Iterator[Turn]:
+def turns(said: Sequence[Any], config: Config) -> Generator[Turn]:
     """Yield the turn of each sentence, each in a conversation of its own."""
 
     def engine(emit: Any) -> Any:
@@ -108,6 +114,26 @@ def turns(said: Sequence[Any], config: Config) -> Iterator[Turn]:
         for words in said:
             started.engine.post(NewConversation())
             yield started.ask(words, paced=False)
+
+
+def times(said: Sequence[Any], config: Config, without: Config) -> None:
+    """Print the first sound of each sentence with and without tools, and the medians."""
+    engines = [turns(said, config), turns(said, without)]
+    kinds: dict[str, list[Sequence[float]]] = {"a call": [], "no call": []}
+    for number, words in enumerate(said):
+        order = (0, 1) if number % 2 else (1, 0)
+        by_engine = {place: next(engines[place]) for place in order}
+        sounds = [by_engine[place].first_sound_ms for place in (0, 1)]
+        print(words if isinstance(words, str) else by_engine[0].heard, sounds, flush=True)
+        if sounds[0] is not None and sounds[1] is not None:
+            kinds["a call" if by_engine[0].calls else "no call"].append(sounds)
+    for engine in engines:
+        engine.close()
+    for kind, pairs in kinds.items():
+        if pairs:
+            medians = [round(median(column)) for column in zip(*pairs, strict=True)]
+            print(f"{kind}, {len(pairs)} turns, median first sound: with tools {medians[0]} ms, "
+                  f"without {medians[1]} ms")  # fmt: skip
 
 
 def calls(said: Sequence[Any], config: Config) -> Iterator[Turn]:

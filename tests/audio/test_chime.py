@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
+import threading
+import time
+from contextlib import closing, nullcontext
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
+import pytest
+
+from voxtui.audio import speaker as speaker_module
 from voxtui.audio.chime import Chime
 from voxtui.audio.played import PlayedSegment
+from voxtui.audio.portaudio import Device
+from voxtui.audio.speaker import SounddeviceSpeaker
 
 RATE = 48_000
 SILENCE = np.zeros(round(0.2 * RATE), np.float32)
@@ -21,3 +31,53 @@ def test_a_chime_that_is_due_is_heard_though_the_device_has_not_begun() -> None:
     chime = Chime(10.0, RATE)
     assert not chime.mix(SILENCE, PlayedSegment(RATE), now=9.9).any()
     assert chime.mix(SILENCE, PlayedSegment(RATE), now=10.0).any()
+
+
+class SlowDevice:
+    """FakeStream: plays in real time, and takes 20 ms to be handed anything, as on a busy machine.
+
+    So 10 ms of silence at a time never get ahead of it.
+    """
+
+    def __init__(self, samplerate: float, **_: object) -> None:
+        self._rate, self._queued, self._at = samplerate, 0.0, time.monotonic()
+        self.heard = threading.Event()
+
+    @property
+    def write_available(self) -> int:
+        now = time.monotonic()
+        self._queued = max(0.0, self._queued - (now - self._at) * self._rate)
+        self._at = now
+        return round(0.2 * self._rate - self._queued)
+
+    def write(self, samples: np.ndarray) -> None:
+        threading.Event().wait(0.02)
+        self._queued += len(samples)
+        if np.abs(samples).max(initial=0.0) > 0.1:
+            self.heard.set()
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def close(self, ignore_errors: bool) -> None: ...
+
+
+def test_a_chime_is_heard_from_a_device_that_is_never_handed_enough_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened = list[SlowDevice]()
+
+    def stream(**options: Any) -> SlowDevice:
+        opened.append(SlowDevice(**options))
+        return opened[-1]
+
+    library = SimpleNamespace(OutputStream=stream, PortAudioError=OSError)
+    device = Device(0, "slow", "", 0, 1, RATE, False, True)
+    monkeypatch.setattr(speaker_module, "portaudio", lambda: library)
+    monkeypatch.setattr(speaker_module, "list_devices", lambda: [device])
+    monkeypatch.setattr(speaker_module, "periods", lambda count: nullcontext())
+    with closing(SounddeviceSpeaker("")) as speaker:
+        speaker.open()
+        speaker.chime(time.monotonic() + 1.0)
+        assert opened[0].heard.wait(4.0)

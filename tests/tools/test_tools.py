@@ -60,6 +60,8 @@ def tool(name: str, **config) -> Tool:
         ("Before I lose it again, please remember that it is in the loft.", "it is in the loft"),
         ("I met the vet. Could you write down that the dog is fine?", "the dog is fine"),
         ("Right, um, make a note that Jo owes me ten euros.", "Jo owes me ten euros"),
+        ("Make a note for me: the car is at Tom's.", "the car is at Tom's"),
+        ("I'd like you to remember that Ann is away in May.", "Ann is away in May"),
     ],
 )
 def test_an_order_to_remember_is_a_note(words, note):
@@ -461,3 +463,13 @@ def test_rules_are_tools_where_a_brain_does_not_know_the_words(tmp_path):
 def test_a_model_is_asked_about_orders_only(words, ordered):
     (lamp, *_) = build_tools(ToolsConfig(command=(LAMP,)))
     assert lamp.is_triggered(words) is ordered
+
+
+def test_a_command_is_known_by_other_spellings_of_its_words():
+    backup = ToolCommand("backup", "start the backup", ("true",))
+    volume = ToolCommand("volume", "set volume to {n} percent", ("true",), {"n": "integer"})
+    tools = build_tools(ToolsConfig(command=(backup, volume)))[:2]
+    for words, names in (("Back up my files now.", ["backup"]), ("Louder, 70%.", ["volume"]), (
+        "Is the shop open?", []
+    )):  # fmt: skip
+        assert [t.name for t in tools if t.is_triggered(words)] == names

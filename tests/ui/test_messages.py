@@ -86,6 +86,7 @@ async def test_a_message_that_came_while_the_menu_was_open_is_shown_after_it():
 @pytest.mark.parametrize("key", ["ctrl+p", "f1"])
 async def test_a_message_stands_in_the_box_that_is_open_and_not_over_the_prompt(key):
     async with screen() as s:
+        s.app.notify("Before.")
         await s.pilot.press(key)
         await s.settle()
         s.app.notify("Meanwhile.")
@@ -94,6 +95,7 @@ async def test_a_message_stands_in_the_box_that_is_open_and_not_over_the_prompt(
         assert "Meanwhile." in s.lines[shown.region.y]
         assert shown.parent is not None
         assert shown.parent.region.contains_region(shown.region)
+        assert "Before." not in s.lines[shown.region.y + 1]
         s.app.clear_notifications()
         await s.settle()
         assert "Meanwhile." not in "\n".join(s.lines)

@@ -55,7 +55,7 @@ def note_in(words: str) -> str | None:
     for order in _orders(words.replace("’", "'")):
         if order.endswith("?") and not re.match(r"(?i)(?:could|would|will|can) you ", order):
             continue
-        text = strip_courtesy(order.rstrip(" .!?"))
+        text = strip_courtesy(order.rstrip(" .!?").replace("'d like", " would like"))
         found = request("remember", re.sub(r"^(\w+(?: vox)?), ", r"\1 ", text, flags=re.IGNORECASE))
         note = found["text"].strip(" ,") if found else ""
         if note and not _NO_NOTE.fullmatch(note):

@@ -43,7 +43,7 @@ def command_tool(command: ToolCommand) -> Tool:
     )
     words = re.sub(r"\{\w+\}", " ", command.sentence)
     marks = [word for word in re.findall(r"[^\W\d_]+", words.lower()) if word not in COMMON_WORDS]
-    stems = "|".join(stem(mark) for mark in marks) or r"\w"
+    stems = "|".join(map(_forms, marks)) or r"\w"
     kind = _arguments(command)
     _, schemas = msgspec.json.schema_components((kind,))
     return Tool(
@@ -57,6 +57,13 @@ def command_tool(command: ToolCommand) -> Tool:
         timeout_s=command.timeout_s + 1,
         rule=lambda text: _match(command, text),
     )
+
+
+def _forms(word: str) -> str:
+    """Return a pattern for a word of the sentence as it may be heard: `back up` for `backup`."""
+    if word == "percent":
+        return "percent|%"
+    return re.sub(r"(?<=\w)(up|down|off|out)(?=s\?)", r" ?\1", stem(word))
 
 
 def _kind(command: ToolCommand, name: str) -> tuple[str, ...]:

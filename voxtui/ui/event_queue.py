@@ -19,10 +19,8 @@ def pause_after(seconds: float) -> float:
     """Return the seconds between two looks at the pieces of an answer that grows.
 
     `seconds`: the time for which the last look and its painting kept the event loop. The pause is
-    as long, so keys and the other widgets have half of the loop's time; and a fast model does not
-    take a whole core to show what nobody can see. The bound is a time, and never a number of words,
-    because a person reads the words as the model writes them. The first words of an answer and all
-    other events are shown at once.
+    as long, so keys and the other widgets have half of the loop's time. The first words of an
+    answer and all other events are shown at once.
     """
     return max(LEAST_PAUSE_SECONDS, seconds)
 

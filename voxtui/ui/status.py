@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from textual.app import ComposeResult
-from textual.containers import Horizontal
+from textual.content import Content
 from textual.widgets import Static
 
 from voxtui.dialogue.data import MICROPHONE
@@ -37,28 +36,26 @@ SILENT = "Only silence comes from the microphone: is it muted?"
 NO_MICROPHONE = "No microphone is in use."
 
 
-class TopLine(Horizontal):
+class TopLine(Static):
     """The name, the model, and who gets the user's words."""
 
     def __init__(self) -> None:
-        super().__init__(id="top")
-        # Kept, not looked up: a look-up fails while another screen lies over this one.
-        self._model = Static(id="model", markup=False)
-        self._muted = Static("voice muted", id="muted")
+        self._model = self._muted = Content()
+        super().__init__(self._line(), id="top", markup=False)
 
-    def compose(self) -> ComposeResult:
-        yield Static("voxtui", id="name")
-        yield self._model
-        yield self._muted
+    def _line(self) -> Content:
+        parts = Content.styled("voxtui", "bold $text-primary"), self._muted, self._model
+        return Content("  ").join(filter(None, parts))
 
     def show_model(self, loaded: Loaded) -> None:
         there = loaded.sends_to
-        shown = f"{there} gets your voice and words" if there else model_name(loaded.brain)
-        self._model.update(shown, layout=False)  # its width is fixed; a layout paints everything
-        self._model.set_class(bool(loaded.sends_to), "remote")
+        words = f"{there} gets your voice and words" if there else model_name(loaded.brain)
+        self._model = Content.styled(words, "$text-warning" if there else "$text-muted")
+        self.update(self._line(), layout=False)  # a layout paints everything
 
     def show_muted(self, muted: bool) -> None:
-        self._muted.set_class(muted, "shown")
+        self._muted = Content.styled("voice muted" if muted else "", "bold $text-warning")
+        self.update(self._line(), layout=False)
 
 
 def model_name(brain: str) -> str:

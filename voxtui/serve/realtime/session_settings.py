@@ -73,10 +73,6 @@ class _Detection(_Struct, frozen=True, tag_field="type"):
     create_response: bool = True
     interrupt_response: bool = True
 
-    def vad(self, vad: VadConfig) -> VadConfig:
-        """Return how to detect speech."""
-        raise NotImplementedError
-
 
 class ServerVad(_Detection, frozen=True, tag="server_vad"):
     """Ends an utterance after `silence_duration_ms`."""

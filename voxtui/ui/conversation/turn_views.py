@@ -43,7 +43,7 @@ class TurnViews:
         """the answered turns of the conversation, by number, to be selected"""
         self._removed: tuple[TurnView, Turn, int] | None = None
         """the turn that was removed last, and its place in the transcript"""
-        self._selected: int | None = None
+        self.selected: int | None = None
         self.transcript = transcript
         self.panel = panel
         self._lead = PlaybackLead()
@@ -91,14 +91,10 @@ class TurnViews:
 
     def select(self, number: int | None) -> None:
         """Show the times of this turn; None: of the turn in progress or the newest one."""
-        before, self._selected = self._selected, number
+        before, self.selected = self.selected, number
         if before != number:
             self.transcript.select(number or 0)
             self.panel.select(self._finished[number][1] if number is not None else None)
-
-    @property
-    def selected(self) -> int | None:
-        return self._selected
 
     def remove(self, number: int) -> None:
         self.select(None)
@@ -116,7 +112,7 @@ class TurnViews:
     def step(self, by: int) -> None:
         """Select the turn before or after the selected one; after the newest one: none."""
         numbers = [*self._finished]
-        at = len(numbers) if self._selected is None else numbers.index(self._selected)
+        at = len(numbers) if self.selected is None else numbers.index(self.selected)
         at = max(at + by, 0)
         self.select(numbers[at] if at < len(numbers) else None)
 
@@ -164,7 +160,7 @@ class TurnViews:
         view.finish(turn)
         self.panel.finish(turn)
         if turn.reply and (replaced := self._finished.pop(self._replaces or 0, None)):
-            if self._selected == self._replaces:
+            if self.selected == self._replaces:
                 self.select(None)
             replaced[0].discard()
         if Milestone.FIRST_TOKEN in turn.timestamps:
@@ -172,7 +168,7 @@ class TurnViews:
             view.show_figure(figure(turn))
             if len(self._finished) > KEPT_TURNS:
                 oldest = next(iter(self._finished))
-                if oldest == self._selected:
+                if oldest == self.selected:
                     self.select(None)
                 del self._finished[oldest]
         if self.timestamps and self.timestamps.at(Milestone.FIRST_SHOWN):

@@ -118,10 +118,6 @@ class LatencyPanel(Container):
         """The turn on display. Marks may still be added to it."""
         return self._times.turn
 
-    @property
-    def targets(self) -> Targets:
-        return self._times.targets
-
     def select(self, turn: Turn | None) -> None:
         """Show a finished turn; None: the turn in progress or the newest one again."""
         self._selected = turn

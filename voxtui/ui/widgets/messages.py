@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 
 from textual.content import Content
@@ -22,11 +23,14 @@ class Messages(Static):
     def __init__(self) -> None:
         super().__init__(id="messages", markup=False)
         self._expiry: Timer | None = None
+        self._since = time.time()
+        """the creation: what was raised before stands below the box, where it was read"""
 
     def show(self, notifications: Iterable[Notification]) -> None:
         # Not `list(notifications)`: it takes their length too, which removes those that expired
         # meanwhile, and a dictionary must not change while it is read.
-        newest = [*iter(notifications)][: -MOST - 1 : -1]
+        newest = [each for each in iter(notifications) if each.raised_at >= self._since]
+        newest = newest[: -MOST - 1 : -1]
         lines = (
             Content.styled(f"{SIGNS[each.severity]}{each.message}", STYLES[each.severity])
             for each in newest
