@@ -27,7 +27,7 @@ import msgspec
 from msgspec.structs import replace
 
 from benchmarks.conversation import clips
-from voxtui.audio.file_speaker import SilentSpeaker
+from voxtui.audio.file_speaker import NullSpeaker
 from voxtui.brains.embedded.chat_process import ChatRequest, Llama
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.brains.embedded.tool_prompt import CALL_TOKENS, tool_choice, tool_prefix
@@ -108,7 +108,7 @@ def turns(said: Sequence[Any], config: Config) -> Generator[Turn]:
 
     def engine(emit: Any) -> Any:
         skills = build_skills(config, rings=False)
-        return build_engine(config, emit, Devices(speaker=SilentSpeaker()), skills)
+        return build_engine(config, emit, Devices(speaker=NullSpeaker()), skills)
 
     with headless(engine) as started:
         for words in said:

@@ -337,9 +337,8 @@ def test_no_example_is_told_as_a_fact_of_the_user() -> None:
     brain = build("qwen2.5-coder-1.5b")
     try:
         fished = list(unknown(brain, TERMINAL))
-        assert len(fished) == 40
-        assert [(one.says, one.reply) for one in fished if one.leaks] == []
-        assert sum(one.right for one in fished) >= 30
+        assert len(fished) == 60
+        assert [(one.says, one.reply) for one in fished if one.leaks or not one.right] == []
         assert sum(one.right for one in told(brain, TERMINAL)) >= 19
     finally:
         brain.close()

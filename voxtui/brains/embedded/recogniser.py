@@ -69,7 +69,7 @@ SPACE = "\u2581".encode()
 BEAM = 5
 """Most beginnings of a transcript that the decoder follows at the same time."""
 
-NAMED = -8.0
+NAMED = -10.0
 """Least log-probability of a name at the beginning of an utterance, to be taken for it."""
 
 MARGIN = 3.0
