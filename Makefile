@@ -106,7 +106,7 @@ clean:
 # Installed again, too, where `pip install .` has put a copy in place of the clone.
 $(VENV)/.installed: pyproject.toml requirements.lock $(if $(wildcard $(EDITABLE)),,copied)
 	$(make_venv)
-	@echo "Installing voxtui into $(VENV) (about 145 MB)."
+	@echo "Installing voxtui into $(VENV) (about 175 MB)."
 	@$(PIP) --require-hashes --requirement requirements.lock
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@

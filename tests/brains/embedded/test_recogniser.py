@@ -47,6 +47,16 @@ def test_weights_that_do_not_load_are_one_sentence(
         Moonshine().load()
 
 
+@pytest.mark.models
+def test_too_little_memory_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def session(*_: object, **__: object) -> None:
+        raise MemoryError("std::bad_alloc")
+
+    monkeypatch.setattr("onnxruntime.InferenceSession", session)
+    with pytest.raises(ModelError, match=r"did not load: std::bad_alloc\. Is there memory left"):
+        Moonshine().load()
+
+
 def test_tokens_become_words_and_an_uncertain_word_is_told() -> None:
     table = b"\x05<unk>" + bytes([0x84, 0x01]) + b"x" * 132 + b"\x02at"
     assert read_pieces(table) == [b"<unk>", b"x" * 132, b"at"]

@@ -298,7 +298,8 @@ def _model_errors(failure: str, hint: str = "") -> Generator[None]:
     try:
         yield
     except Exception as error:
-        if not isinstance(error, OSError) and "onnxruntime" not in type(error).__module__:
+        known = isinstance(error, OSError | MemoryError)
+        if not known and "onnxruntime" not in type(error).__module__:
             raise
         raise ModelError(f"{failure}: {str(error).rstrip('.')}.", hint) from error
 
