@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 from textual.content import Content
 from textual.widgets import Static
@@ -53,8 +54,11 @@ def _line(times: TurnTimes, width: int) -> Content:
     style = "$text-muted" if times.past and not times.selected else "bold"
     shown = Content.assemble((EARLIER if times.selected else "", "$text-muted"), (number, style))
     found = [s for s in plain_stages(stages(turn.timestamps)) if s.name in STAGES and s.seconds > 0]
+    ends = [0, *(round(end * 1000) for end in accumulate(stage.seconds for stage in found))]
     full = max(FULL_SECONDS, sum(stage.seconds for stage in found))
-    for values in ([f" {plain_ms(stage.seconds * 1000)}" for stage in found], [""] * len(found)):
+    # The ends are rounded and not the times, so that the times add up to the number before them.
+    exact = [f" {plain_ms(end - start)}" for start, end in pairwise(ends)]
+    for values in (exact, [""] * len(found)):
         texts = sum(len(f"{GAP}{s.name} {value}") for s, value in zip(found, values, strict=True))
         rounded_up = len(found)  # cells: each bar may be longer by one
         cells = min(width - shown.cell_length - texts - rounded_up, MOST_CELLS)

@@ -31,7 +31,7 @@ LEFT_BUTTON = 1
 BADGES = {
     State.LOADING: "◌ LOADING",
     State.READY: "○ READY",
-    State.LISTENING: "● LISTENING",
+    State.LISTENING: Content.styled("● LISTENING", "$text-error"),  # red, as what records is
     State.THINKING: "◐ THINKING",
     State.SPEAKING: "♪ SPEAKING",
 }
