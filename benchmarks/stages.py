@@ -217,7 +217,7 @@ def work(count: int) -> Times:
     for name, step in steps.items():
         step()
         times[name] = [_took(step) for _ in range(count)]
-    chunker.close()
+    chunker.flush()
     return times
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO
 
 from voxtui.errors import ModelError
@@ -32,7 +33,7 @@ class Server:
     start_seconds: float
     """from the start of the process until it accepts requests"""
     pid: int
-    output: IO[str]
+    output: IO[str] = field(default_factory=io.StringIO)
     """what it prints after its ready line"""
 
 
