@@ -17,8 +17,9 @@ def test_fifty_turns_leak_nothing_and_lose_no_frame():
     assert soaked.frames > 50 * 40 and soaked.lost_frames == 0
     assert (soaked.more_threads, soaked.more_files) == (0, 0)
     settled = np.array([sample.megabytes for sample in soaked.samples if sample.turn > 20])
-    # Less than before is what earlier tests had left behind.
-    assert (settled - np.minimum.accumulate(settled)).max() < 15
+    # A leak grows with every five turns. Pages that the system took from what earlier tests left,
+    # and that are read again, come in one step.
+    assert np.median(np.diff(settled)) < 1
 
 
 @pytest.mark.slow
