@@ -400,13 +400,15 @@ async def test_a_silent_microphone_is_named_once_somebody_speaks_to_it_until_it_
         s.engine.begin("typed")
         await s.settle()
         assert "Only silence" not in s.text
-        assert "Press Space" not in s.text  # nobody would be heard
+        assert s.app.status.level.hears  # silence before anybody spoke says nothing
         s.engine.finish()
         s.engine.begin()
         await s.settle()
         named = "! Only silence comes from the microphone: is it muted?  Enter: choose another"
         assert s.lines[1].strip() == named
         s.engine.finish(Outcome.NO_SPEECH)
+        await s.settle()
+        assert "Press Space" not in s.text  # nobody would be heard
         s.engine.level = 0.1
         s.app.tick()
         await s.settle()
@@ -424,6 +426,15 @@ async def test_a_microphone_that_was_used_is_named_as_soon_as_it_is_known_to_be_
         s.app.status.check_level("a microphone", False)
         await s.settle()
         assert "! Only silence" in s.text
+
+
+async def test_a_microphone_that_is_silent_while_nobody_speaks_leaves_how_to_talk_on_screen():
+    async with screen(size=(80, 24)) as s:
+        s.app.status.level.loudest = s.engine.level = 0.0
+        s.app.status.check_level("a microphone", False)
+        await s.settle()
+        assert "Press Space, speak, press it again." in s.text
+        assert "Press Space and speak, or type" in s.text
 
 
 async def test_hands_free_a_silent_microphone_is_named_before_anybody_speaks():

@@ -88,8 +88,11 @@ class MicrophoneLevel:
 
     @property
     def hears(self) -> bool:
-        """False if there is no microphone, or one that delivers only digital silence."""
-        return self.name is not None and not self.silent
+        """False if there is no microphone, or one that was spoken to and delivers only silence.
+
+        Before that, silence is no reason: noise suppression delivers it, too, while nobody speaks.
+        """
+        return self.name is not None and not (self.silent and self.used)
 
 
 class Status:
@@ -183,6 +186,7 @@ class Status:
         if self.level.name is not None:
             self.banner.withdraw()
             self._show_silence()
+            self.show_mode()
 
     # The microphone.
 
