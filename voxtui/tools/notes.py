@@ -57,7 +57,7 @@ def note_in(words: str) -> str | None:
             continue
         text = strip_courtesy(order.rstrip(" .!?").replace("'d like", " would like"))
         found = request("remember", re.sub(r"^(\w+(?: vox)?), ", r"\1 ", text, flags=re.IGNORECASE))
-        note = found.get("text", lead).strip(" ,") if found else ""
+        note = found.get("text", lead).strip(" ,") if found is not None else ""
         if note and not _NO_NOTE.fullmatch(note):
             return msgspec.json.encode(Note(note)).decode()
     return None
