@@ -180,8 +180,9 @@ class Generator:
         value = x * y / 100 if kind == "of" else y - x * y / 100
         said = f"{a}{sign} {kind} {b}"
         if kind == "of" and self.draw.random() < 0.3:  # the product first
-            (c, z), (name, apply) = self.number(small=True), self.draw.choice(
-                [("plus", Fraction.__add__), ("minus", Fraction.__sub__)]
+            (c, z), (name, apply) = (
+                self.number(small=True),
+                self.draw.choice([("plus", Fraction.__add__), ("minus", Fraction.__sub__)]),
             )
             said, value = f"{said} {name} {c}", apply(value, z)
         return self.case(self.asked(said), value)
