@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 from voxtui.dialogue.engine_commands import NewConversation, RecallConversation
 from voxtui.dialogue.protocols import Past
 from voxtui.session.user_session import NotAllowed, UserSession
 from voxtui.storage.conversation_writer import ConversationWriter, StoredConversation
-from voxtui.storage.saved_session import Record
+from voxtui.storage.saved_session import Record, SessionTurn
 
 
 class Conversation:
@@ -25,8 +26,20 @@ class Conversation:
         self._switched = False
         """True: the engine may still report turns of the conversation before this one."""
         self._before: StoredConversation | None = None
-        self.turns_before = 0
+        self._turns_before = 0
         """The newest turn of this session before the conversation that was resumed."""
+
+    @property
+    def turns(self) -> Iterator[tuple[int, SessionTurn]]:
+        """The turns of this conversation in this session, the newest first."""
+        turns = reversed(self._record.turns.items())
+        return ((number, turn) for number, turn in turns if number > self._turns_before)
+
+    @property
+    def earlier_words(self) -> str:
+        """The user's newest words in a conversation that goes on; empty: there are none."""
+        past = reversed(self._session.engine.past)
+        return next((turn.user_text for turn in past if not turn.attached), "")
 
     def note_turn(self) -> None:
         self._has_begun, self._switched = True, False
@@ -72,7 +85,7 @@ class Conversation:
         past = self._past_of(conversation)
         self._session.post(NewConversation(past))
         self._has_begun, self._switched = True, True
-        self.turns_before = max(self._record.turns, default=0)
+        self._turns_before = max(self._record.turns, default=0)
         return past
 
     def _past_of(self, conversation: int) -> Past:

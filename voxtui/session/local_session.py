@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -32,7 +32,7 @@ from voxtui.settings.save import save_values
 from voxtui.settings.sources import with_value
 from voxtui.storage.conversation_database import Conversations, history_file
 from voxtui.storage.conversation_writer import ConversationWriter
-from voxtui.storage.saved_session import Record, SessionTurn, saved_sessions
+from voxtui.storage.saved_session import Record, saved_sessions
 
 if TYPE_CHECKING:
     from voxtui.audio.portaudio import Device
@@ -244,11 +244,13 @@ class LocalSession(UserSession):
             return
         self._require_model()
         if turn is None:
-            answered = (n for n, t in self._own_turns if t.result and (t.utterance or t.words))
+            answered = (
+                n for n, t in self.conversation.turns if t.result and (t.utterance or t.words)
+            )
             turn = next(answered, None)
         if turn is not None:
             self.post(commands.Redo(turn, at=at))
-        elif words := self._stored_words:
+        elif words := self.conversation.earlier_words:
             self.post(commands.SendText(words, at))
         else:
             raise NotAllowed("Nothing has been said yet that could be answered again.")
@@ -258,9 +260,9 @@ class LocalSession(UserSession):
 
         The number is 0 for a turn of an earlier session. Raises NotAllowed.
         """
-        known = ((n, t.words) for n, t in self._own_turns if t.words and turn in (None, n))
+        known = ((n, t.words) for n, t in self.conversation.turns if t.words and turn in (None, n))
         if (newest := next(known, None)) is None:
-            if turn is None and (words := self._stored_words):
+            if turn is None and (words := self.conversation.earlier_words):
                 return 0, words
             what = "Nothing has been said yet" if turn is None else "No words are known there"
             raise NotAllowed(f"{what} that could be corrected.")
@@ -272,18 +274,6 @@ class LocalSession(UserSession):
         Returns the number of the new turn. Raises NotAllowed.
         """
         return self.post(commands.Redo(turn, text, at) if turn else commands.SendText(text, at))
-
-    @property
-    def _own_turns(self) -> Iterator[tuple[int, SessionTurn]]:
-        """The turns of this conversation in this session, the newest first."""
-        turns, before = reversed(self.record.turns.items()), self.conversation.turns_before
-        return ((number, turn) for number, turn in turns if number > before)
-
-    @property
-    def _stored_words(self) -> str:
-        """The user's newest words in a conversation that goes on; empty: there are none."""
-        past = reversed(self.engine.past)
-        return next((turn.user_text for turn in past if not turn.attached), "")
 
     def new_conversation(self) -> None:
         self.conversation.begin_new()
