@@ -127,6 +127,7 @@ def test_a_question_is_not_kept_where_conversations_are(ask):
     ("arguments", "stdin", "sentence"),
     [
         (("--text", "  "), "", "--text: holds no text."),
+        (("",), "", "An empty argument names no file and holds no question."),
         (("-",), "\n", "stdin: holds no text."),
         (("-",), "a\0b", "stdin: is not text: byte 1 is NUL."),
         (("-",), "long " * 200_001, "stdin: is longer than 1,000,000 characters."),

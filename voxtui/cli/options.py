@@ -23,13 +23,25 @@ if TYPE_CHECKING:
 
 FAILED_TURN, UNUSABLE, NOTHING_HEARD, INTERRUPTED = 1, 2, 3, 130
 
-FILE_PATH = click.Path(readable=False, path_type=Path)
-"""Without click's own check: reading the file gives the better error message."""
+
+class FilePath(click.Path):
+    """Without click's own check: reading the file gives the better error message."""
+
+    def __init__(self) -> None:
+        super().__init__(readable=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":  # a Path of it would be the current folder
+            raise InputError("An empty argument names no file and holds no question.")
+        return super().convert(value, param, ctx)
+
+
+FILE_PATH = FilePath()
 
 MOVED_BENCHMARKS = ("serve", "transcribe")
 """Commands of `voxtui bench` in older versions, for the makers of voxtui."""
 
-LEAST_ADDRESS_SPACE = 1_000_000_000
+LEAST_ADDRESS_SPACE = 1_300_000_000
 """Bytes. With less, a native library may end the process, or loop, instead of reporting that."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])

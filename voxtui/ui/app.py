@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -36,7 +37,7 @@ from voxtui.ui.event_display import EventDisplay
 from voxtui.ui.event_queue import EventQueue
 from voxtui.ui.footer import Footer
 from voxtui.ui.help import Help
-from voxtui.ui.keys import bindings, shown
+from voxtui.ui.keys import bindings, key_display, shown
 from voxtui.ui.main_screen import MainScreen
 from voxtui.ui.menu.menu import SETTINGS, Menu
 from voxtui.ui.menu.palette import Entry, Palette
@@ -83,7 +84,8 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         )
         self.session = LocalSession(make_engine, self._events.put, config, clips, factories)
         self.transcript = Transcript()
-        self.panel = LatencyPanel(config.targets.resolved(config.brain.name))
+        more = f"{key_display(config.ui.keys.panel)} targets"
+        self.panel = LatencyPanel(config.targets.resolved(config.brain.name), more)
         self.messages = Messages()
         self.timers = Timers()
         self.bar = TalkBar()
@@ -182,7 +184,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         if size != self.panel.chosen or not self.panel.is_mounted:
             self.panel.show_as(size)
             self.main.set_class(size != "line", "-panel")
-        self.main.fit_prompt(terminal.height, size != "line")
 
     # Events.
 
@@ -296,8 +297,11 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.menu.open(self.commands(), section)
 
     def commands(self) -> Iterable[Entry]:
-        yield from self.main.commands()
-        yield Entry(SETTINGS, "Keys", "what each key does", action="app.help")
+        shortcuts = {key.action: key.key_display or "" for key in self.keys}
+        keys = Entry(SETTINGS, "Keys", "what each key does", action="app.help")
+        for entry in (*self.main.commands(), keys):
+            shortcut = shortcuts.get(entry.action.removeprefix("screen."), "")
+            yield replace(entry, shortcut=shortcut)
 
     def on_menu_chosen(self, chosen: Menu.Chosen) -> None:
         if chosen.entry.key == "ui.theme":

@@ -11,7 +11,7 @@ from textual.screen import Screen
 from textual.style import Style
 from textual.widgets import Static
 
-from voxtui.ui.keys import ON_TURN
+from voxtui.ui.keys import ON_TURN, SELECT
 from voxtui.ui.prompt_screen import PromptScreen
 
 KEY = "bold $footer-key-foreground"
@@ -50,7 +50,9 @@ class Footer(Static):
         if isinstance(screen, PromptScreen) and screen.turn_offered:
             offered = [binding for binding in bindings if binding.action in ON_TURN]
             return sorted(offered, key=lambda binding: ON_TURN.index(binding.action))
-        return [binding for binding in bindings if binding.show]
+        selects = isinstance(screen, PromptScreen) and screen.offers_selection
+        shown = [each for each in bindings if each.show and (selects or each.action != SELECT)]
+        return sorted(shown, key=lambda binding: binding.action == SELECT)  # it comes and goes
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         self.tooltip = self._tooltips.get(event.style.meta.get("key", ""))

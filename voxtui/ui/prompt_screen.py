@@ -32,6 +32,7 @@ from voxtui.ui.talk.pasted import (
 )
 from voxtui.ui.talk.talk import PushToTalk
 from voxtui.ui.talk.talkbar import TalkBar
+from voxtui.ui.talk.talkkey import Mode
 
 ENTER = ("enter", "ctrl+j")
 """Carriage return, and the line feed of a program that types."""
@@ -100,9 +101,20 @@ class PromptScreen(SteppedScreen):
         return not types or self.session.talking is not None
 
     @property
-    def _offers_talk(self) -> bool:
+    def _talk_action(self) -> str:
+        """The present action of the talk key, `begin` or `end`; empty: none."""
         session = self.session
-        return self.talk_key_talks and session.microphone is not None and not session.failed
+        if not self.talk_key_talks or session.microphone is None or session.failed:
+            return ""
+        if session.talking is None and session.state is not State.LISTENING:
+            return "begin"
+        return "" if self.talk.mode is Mode.MOUSE else "end"
+
+    @property
+    def offers_selection(self) -> bool:
+        """True while Up selects a turn, and no key is needed more."""
+        types = self.bar.typing or self.bar.field.recall.draft
+        return self.is_active and self.turns.any and not self._escape and not types
 
     async def take_key(self, key: events.Key) -> bool:
         if self.session.awaits_key and self.bar.field.empty and key.key in (*ENTER, "escape"):
@@ -126,7 +138,10 @@ class PromptScreen(SteppedScreen):
         self.talk.mouse_up(event.time)
 
     def offer_keys(self) -> None:
-        offered = (self._escape, self._offers_talk, self.bar.field.empty, self.turn_offered)
+        offered = (
+            self._escape, self._talk_action, self.bar.field.empty, self.turn_offered,
+            self.offers_selection,
+        )  # fmt: skip
         if offered != self._offered:
             self._offered = offered
             self.refresh_bindings()
@@ -135,7 +150,7 @@ class PromptScreen(SteppedScreen):
         """Offer the present actions of the keys; none below another screen."""
         match action:
             case "talk":
-                return self.is_active and self._offers_talk
+                return self.is_active and self._talk_action in parameters
             case "new" | "mute" | "again" | "edit" | "copy" | "save":
                 return self.is_active
             case "type":
@@ -165,7 +180,7 @@ class PromptScreen(SteppedScreen):
             return "leave"
         return "live" if self.turns.selected is not None else ""
 
-    def action_talk(self) -> None:
+    def action_talk(self, _: str) -> None:
         self.talk.press()
 
     @abstractmethod

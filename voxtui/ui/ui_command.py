@@ -43,4 +43,6 @@ def run(
             app.session.close(LEAVING_SECONDS)
         if isinstance(app.session.failed, RestartNeeded):
             raise app.session.failed
+        if app.out_of_memory is not None:
+            raise app.out_of_memory
     return app.return_code or 0

@@ -12,7 +12,6 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
 from textual.geometry import Region, Size
-from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar
 from textual.selection import Selection
@@ -31,10 +30,6 @@ DRAWN_SCREENS = 2
 WRAP_SECONDS, WRAP_PAUSE_SECONDS = 0.006, 0.01
 """Time slice and pause for wrapping a long conversation again, because a stall would show."""
 
-NEXT_ROWS = 2
-"""Rows of a question that begins. Room for them is made ahead, so that no scroll bar flashes; and
-for as many more, because to lay out the screen takes as long as ten words."""
-
 FIGURE_GAP = 2
 """The fewest cells between a text and the figure behind it."""
 
@@ -52,13 +47,6 @@ class DrawnEntries(ScrollView):
         *(f"transcript--{kind}" for kind in KINDS),
         "transcript--muted",
     }
-
-    class Filled(Message):
-        """The entries leave too little room for what comes next: they need `rows` more."""
-
-        def __init__(self, rows: int) -> None:
-            super().__init__()
-            self.rows = rows
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +90,6 @@ class DrawnEntries(ScrollView):
     def on_resize(self, event: events.Resize) -> None:
         self.drawn.clear()
         self._wrap_all()
-        self._ask_for_room(self._column.height)
         if self._following:
             self.to_end()
 
@@ -340,17 +327,10 @@ class DrawnEntries(ScrollView):
 
     def _grow(self, size: Size) -> None:
         """Set the height. Lays out the screen only where a scroll bar appears or disappears."""
-        self._ask_for_room(size.height)
         if self.show_vertical_scrollbar != (size.height > self.scrollable_content_region.height):
             self.virtual_size = size
         else:
             self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
-
-    def _ask_for_room(self, height: int) -> None:
-        rows = self.scrollable_content_region.height
-        spare = NEXT_ROWS if self._begun else 0
-        if 0 < rows < height + spare:
-            self.post_message(self.Filled(height + 2 * spare - rows))
 
 
 def lighted(line: Line, lit: int, look: Look) -> Line:

@@ -11,6 +11,7 @@ from textual.content import Content
 
 from voxtui.ui.conversation.drawn_entries import DrawnEntries
 from voxtui.ui.conversation.paragraph import Paragraph
+from voxtui.ui.keys import SELECT
 
 KEPT_ENTRIES = 2500
 """Bounds memory: about a thousand turns. Older entries are dropped."""
@@ -26,7 +27,7 @@ class Transcript(DrawnEntries, can_focus=True):
     """The entries of the welcome, then of the turns. Up, Down and the mouse select a turn."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "screen.step(-1)", show=False),
+        Binding("up", SELECT, "Select", key_display="↑"),
         Binding("down", "screen.step(1)", show=False),
     ]
 

@@ -63,6 +63,11 @@ class TurnViews:
         return self._words_first is not None
 
     @property
+    def any(self) -> bool:
+        """True if there is a turn that can be selected."""
+        return bool(self._finished)
+
+    @property
     def spoken_seconds(self) -> float:
         released = self.timestamps.at(Milestone.RELEASED) if self.timestamps else None
         return max(0.0, (released or time.monotonic()) - self._began_at)

@@ -22,6 +22,16 @@ READ_PER_SECOND = 15
 
 
 class TerminalApp(App[None], inherit_bindings=False):
+    out_of_memory: MemoryError | None = None
+    """what ended the app, to be raised again once the terminal is restored"""
+
+    def _handle_exception(self, error: Exception) -> None:
+        if isinstance(error, MemoryError):  # its traceback would tell the user nothing
+            self.out_of_memory = error
+            self.exit()
+        else:
+            super()._handle_exception(error)
+
     def _refresh_notifications(self) -> None:
         for messages in self.screen.query(Messages) if self.screen_stack else ():
             messages.show(self._notifications)

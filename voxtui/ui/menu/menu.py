@@ -50,6 +50,21 @@ VOICES = {
 PRESETS = {"balanced": "Answers of usual length", "ultra": "Very short answers"}
 PANELS = {"line": "Times in one line", "glance": "Summary of the times", "lab": "Every number"}
 
+NAMES = {
+    "audio.input": "Microphone",
+    "audio.output": "Speaker",
+    "voice.engine": "Engine",
+    "voice.name": "Voice",
+    "voice.speed": "Speed",
+    "brain.name": "Model",
+    "brain.embedded.model": "Chat",
+    "brain.language": "Language",
+    "generation.preset": "Answers",
+    "ui.panel": "Times",
+    "ui.theme": "Theme",
+}
+"""The config keys whose values the menu shows behind one line, and the name of that line."""
+
 Found = TypeVar("Found")
 
 
@@ -182,7 +197,7 @@ class Menu:
         if isinstance(self._app.screen, Palette):
             return
         entries = [*commands, *self.entries()]
-        palette = Palette(SECTIONS, entries, self.devices(), query)
+        palette = Palette(SECTIONS, entries, self.devices(), NAMES, query)
         self._app.push_screen(palette, self._act)
 
     async def _act(self, entry: Entry | None) -> None:
@@ -204,7 +219,7 @@ class Menu:
             on, about = config.vad.hands_free, "speak without a key; a pause ends it"
             yield Entry(MICROPHONE, "Hands-free", about, on, key="vad.hands_free", value=not on)
             yield from map(self._marked, part_choices(config))
-        keeps, about = bool(config.session.keep), "their words, in a file that only you can read"
+        keeps, about = bool(config.session.keep), "in a file that only you can read"
         title = "Keep conversations"
         yield Entry(CONVERSATION, title, about, keeps, key="session.keep", value=not keeps)
         title, question = "Forget all conversations", "Erase every stored conversation?"

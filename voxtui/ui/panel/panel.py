@@ -67,11 +67,11 @@ class LatencyPanel(Container):
     As a line it is `strip`, which stands elsewhere on the screen.
     """
 
-    def __init__(self, targets: Targets) -> None:
+    def __init__(self, targets: Targets, more: str = "") -> None:
         super().__init__()
         self.chosen: PanelSize = "line"
         self._times = TurnTimes(targets)
-        self.strip = LatencyStrip(self._times)
+        self.strip = LatencyStrip(self._times, more)
         self._glance = SummaryView()
         self._lab = FullView()
         self._views: dict[PanelSize, Widget] = {"glance": self._glance, "lab": self._lab}
