@@ -19,7 +19,7 @@ STDIN = Path("-")
 """stands for stdin, as in other programs"""
 
 ATTACHMENT_CHARACTERS = 1_000_000
-"""More of a text than any model reads at once. A pipe may never end."""
+"""A longer text is refused, because a model reads far less of it at once. A pipe may never end."""
 
 CLIPBOARD_SECONDS = 10
 """Timeout of a clipboard program. It waits for the program that owns the clipboard."""
@@ -39,13 +39,16 @@ def open_text(path: Path) -> Iterator[str]:
 
 
 def read_attachment(path: Path) -> Attachment:
-    """Read a text to talk about, up to its first megabyte. Raises InputError."""
+    """Read a text to talk about. Raises InputError, also for one that no model can read."""
     name = "stdin" if path == STDIN else str(path)
     text = ""
     for piece in open_text(path):
         text += piece
         if len(text) > ATTACHMENT_CHARACTERS:
-            break
+            raise InputError(
+                f"{name}: is longer than {ATTACHMENT_CHARACTERS:,} characters.",
+                "Take a part of it, such as its beginning: head -c 4000",
+            )
     if not text.strip():
         raise InputError(f"{name}: there is no text in it.")
     return Attachment(name, strip_control_characters(text))
