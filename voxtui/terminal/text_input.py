@@ -39,13 +39,16 @@ def open_text(path: Path) -> Iterator[str]:
 
 
 def read_attachment(path: Path) -> Attachment:
-    """Read a text to attach, up to its first million characters. Raises InputError."""
+    """Read a text to attach. Raises InputError, also for one that is too long."""
     name = "stdin" if path == STDIN else str(path)
     text = ""
     for piece in open_text(path):
         text += piece
         if len(text) > ATTACHMENT_CHARACTERS:
-            break
+            raise InputError(
+                f"{name}: is longer than {ATTACHMENT_CHARACTERS:,} characters.",
+                "Take a part of it, such as its beginning: head -c 4000",
+            )
     if not text.strip():
         raise InputError(f"{name}: there is no text in it.")
     return Attachment(name, strip_control_characters(text))
