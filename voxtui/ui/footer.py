@@ -1,4 +1,4 @@
-"""The last line: the keys, and what they do now."""
+"""The last line: the keys and their present actions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LABEL = "$footer-description-foreground"
 class Footer(Static):
     """Draws all keys as one line.
 
-    Textual's footer mounts a widget for each key whenever one changes. That takes the UI loop
-    30 ms at each press and release of the talk key, and a quarter of the start.
+    Textual's footer mounts a widget for each key whenever one changes. That takes 30 ms on the UI
+    loop at each press and release of the talk key, and a quarter of the start.
     """
 
     ALLOW_SELECT = False

@@ -1,4 +1,4 @@
-"""The keys of the screen. A key of a command types no character, so typing starts no command."""
+"""The keys of the screen. No key of a command types a character, so typing starts no command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from textual.binding import Binding
 from voxtui.settings.schema import UiConfig
 
 ESCAPE = {"drop": "Drop", "stop": "Stop", "leave": "Leave", "live": "Newest"}
-"""The actions of Esc, in the order in which they are tried, with their names in the footer."""
+"""Actions of Esc in the order in which they are tried, and their names in the footer."""
 
 
 SELECT = "screen.step(-1)"
@@ -18,7 +18,7 @@ ON_TURN = (
     "correct", "again", "copy", "speak", "delete", "escape('stop')", "escape('leave')",
     "escape('live')", SELECT,
 )  # fmt: skip
-"""The actions that the footer names while a turn is selected."""
+"""Actions that the footer names while a turn is selected."""
 
 
 def shown(key: str) -> str:
@@ -30,11 +30,10 @@ def key_display(key: str) -> str:
 
 
 def bindings(ui: UiConfig) -> Sequence[Binding]:
-    """Return every key. Those with a tooltip are listed by the help.
+    """Return every key binding. Those with a tooltip are listed by the help.
 
-    The actions are those of the conversation's screen, or of the app.
-
-    A command also works while a text is written, so its key has priority over the text field.
+    The actions are those of the conversation's screen, or of the app. A command also works while
+    the user writes, so its key has priority over the text field.
     """
     keys = ui.keys
 

@@ -1,4 +1,4 @@
-"""The screen of the conversation: what a person asks it to do."""
+"""The screen of the conversation, and the user's commands on it."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from voxtui.ui.menu.palette import Entry
 from voxtui.ui.prompt_screen import PromptScreen
 
 WHAT_TO_KNOW = "What would you like to know?"
-"""The answer to a text that was pasted and sent without a word."""
+"""The reply to pasted text that was sent without a question."""
 
 
 class MainScreen(PromptScreen):
     _removed: RemovedTurn | None = None
-    """the turn that `action_undo` puts back"""
+    """the turn that `action_undo` restores"""
 
     async def send(self, text: str, corrected: int | None) -> None:
-        """Run `text` as a command, or have it answered, in place of the turn `corrected`."""
+        """Run `text` as a command, or answer it, in place of the turn `corrected`."""
         text = text.strip()
         try:
             command = parse(text)
@@ -114,7 +114,7 @@ class MainScreen(PromptScreen):
         self.ask_to_store(look)
 
     def ask_to_store(self, then: Callable[[], object]) -> None:
-        """Ask whether conversations are stored, unless that was answered; then call `then`."""
+        """Ask whether to store conversations, unless that is decided. If so, call `then`."""
         if self.session.config.session.keep is not None:
             then()
             return
@@ -171,7 +171,7 @@ class MainScreen(PromptScreen):
         self._retry(partial(self.session.answer_again, turn=self.turns.selected))
 
     def action_edit(self, text: str = "") -> None:
-        """Answer `text` in place of the selected or newest turn; empty: let its words be edited."""
+        """Answer `text` in place of the selected or newest turn; if it is empty, edit its words."""
         try:
             turn, words = self.session.words_of(self.turns.selected)
             if text:
@@ -226,7 +226,7 @@ class MainScreen(PromptScreen):
         self.notify(f"The {which} answer was handed to the terminal's clipboard.")
 
     def _reply(self, turn: int | None) -> str:
-        """Return the answer of `turn`; None: the newest one. Empty: there is none."""
+        """Return the answer of `turn` (None: of the newest one); empty if there is none."""
         turns = reversed(self.session.record.turns.items())
         results = (t.result for number, t in turns if turn in (None, number))
         return next((r.reply.strip() for r in results if r and r.reply), "")

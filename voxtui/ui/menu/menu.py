@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SPEEDS = {0.8: "slower", 1.0: "normal", 1.2: "faster", 1.5: "fast"}
 
 FORGET_ALL, SAVE_SETTINGS = "forget_all", "save_settings"
-"""Actions of the menu itself."""
+"""Actions that the menu itself carries out."""
 
 LOOK_AGAIN = "Look for devices again"
 
@@ -63,7 +63,7 @@ NAMES = {
     "ui.panel": "Times",
     "ui.theme": "Theme",
 }
-"""The config keys whose values the menu shows behind one line, and the name of that line."""
+"""Config keys whose values the menu folds into one line, and the name of that line."""
 
 Found = TypeVar("Found")
 
@@ -103,7 +103,7 @@ def _chat_title(config: Config) -> str:
 
 
 def _chat_models() -> Iterator[Entry]:
-    """Yield the chat models of the embedded brain that are here, if there is a choice."""
+    """Yield the installed chat models of the embedded brain, if there is a choice."""
     from voxtui.models.catalogue import CHAT_MODELS
 
     here = [model for model in CHAT_MODELS.values() if model.path.is_file()]
@@ -125,7 +125,7 @@ def _embedded_voices() -> Iterator[Entry]:
 
 
 def _languages() -> Iterator[Entry]:
-    """Yield the languages of the embedded brain, if Whisper is here to hear them."""
+    """Yield the languages of the embedded brain, if Whisper is installed to recognise them."""
     from voxtui.models.catalogue import KOKORO_VOICES, SMALL_KOKORO, WHISPER
 
     if not WHISPER.path.exists() or find_spec("ctranslate2") is None:
@@ -139,7 +139,7 @@ def _languages() -> Iterator[Entry]:
 
 
 def device_choices(found: Sequence[Device]) -> Iterator[Entry]:
-    """Yield the devices that a person would choose: no plug-ins, no recordings of a speaker.
+    """Yield the devices that a person would choose: no plug-ins, no monitors of a speaker.
 
     It may ask the sound server, so it runs on a thread of its own.
     """
@@ -159,7 +159,7 @@ def device_choices(found: Sequence[Device]) -> Iterator[Entry]:
 
 
 def _download_of(config: Config) -> str:
-    """Return how much choosing Voxtral would download; empty: nothing."""
+    """Return the size of the download that choosing Voxtral starts; empty for none."""
     from voxtui.models.catalogue import Model, voxtral
     from voxtui.models.installed import voxtral_directory
 
@@ -175,7 +175,7 @@ def _download_of(config: Config) -> str:
 
 class Menu:
     class Chosen(Message):
-        """Another value of a key of [ui] is in force."""
+        """A key of [ui] has a new value."""
 
         def __init__(self, entry: Entry) -> None:
             super().__init__()
@@ -188,7 +188,7 @@ class Menu:
         self._app = app
         self._session = session
         self._choice: Entry | None = None
-        """the choice whose parts are being loaded"""
+        """the choice whose components are being loaded"""
         self._known: frozenset[str] | None = None
         """the devices before a rescan, until its result is shown"""
         self._microphone: str | None = None
@@ -333,10 +333,10 @@ def _in_use(config: Config, key: str) -> Any:
 
 
 async def in_thread(work: Callable[[], Found]) -> Found:
-    """Return the result of `work`, run on a daemon thread. Raises what it raises.
+    """Return the result of `work`, run on a daemon thread. Raises its exception.
 
-    Not on an executor's thread, because this work may hang in a sound server and an executor would
-    then delay quitting.
+    It is no thread of an executor, because this work may hang in a sound server, and the executor
+    would then delay quitting.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Found] = loop.create_future()

@@ -1,4 +1,4 @@
-"""The palette: choices in sections, filtered as one types, previewed where that is cheap."""
+"""The palette: choices in sections, filtered by typing, with previews."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PREVIEWED = "ui.theme"
 """The config key whose values are previewed."""
 
 TITLE_CELLS, ABOUT_CELLS = 28, 34
-"""Widths of the columns. A longer text takes the room of the next column."""
+"""Widths of the columns. A longer text takes the space of the next column."""
 
 PREVIEW_SECONDS = 0.12
-"""A line is previewed once it was chosen for so long, because a theme takes time to apply."""
+"""Delay before a highlighted line is previewed, because a theme takes time to apply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +33,28 @@ class Entry:
     title: str
     about: str = ""
     chosen: bool = False
-    """the value in force"""
+    """whether it is the present value"""
     question: str = ""
-    """must be answered with yes before"""
+    """the question that must be answered with yes before"""
     action: str = ""
     """an action of the app or of its screen, such as `screen.new`"""
     key: str = ""
-    """the config key that gets `value`; empty: the entry is an action"""
+    """the config key that gets `value`; empty for an action"""
     value: Any = None
     shortcut: str = ""
-    """the key that does the same outside the menu, as the footer writes it"""
+    """the key with the same effect outside the menu, as the footer writes it"""
     folds: str = ""
     """the config key whose values this entry stands for"""
 
 
 class Palette(SearchList[Entry | None]):
-    """Lists entries by section; Enter acts, Esc leaves everything as it was."""
+    """Lists entries by section; Enter selects one, Esc changes nothing."""
 
     TITLE, SUB_TITLE = "Menu", "Esc closes"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+p", "close", "Close")]
 
     class Previewed(Message):
-        """The result of `entry` is to be shown while it is highlighted; None: no longer."""
+        """Show the effect of `entry` while it is highlighted; None ends that."""
 
         def __init__(self, entry: Entry | None) -> None:
             super().__init__()
@@ -68,20 +68,20 @@ class Palette(SearchList[Entry | None]):
         names: Mapping[str, str],
         query: str = "",
     ) -> None:
-        """Show `entries` in the order of `sections`; dismissed with the one that was chosen.
+        """Show `entries` in the order of `sections`. Dismissed with the chosen entry.
 
-        `more` are entries that take time to find. Without a search, the values of a config key in
-        `names` are one line with that name.
+        `more` yields entries that take time to find. Without a search, the values of a config key
+        in `names` are folded into one line with that name.
         """
         super().__init__(query)
         self._sections = sections
         self._entries = list(entries)
         self._more = more
         self._lines: list[Entry | None] = []
-        """the entry of each line; None: the name of a section"""
+        """the entry of each line, or None for the name of a section"""
         self._names = names
         self._narrowed = False
-        """a question, or the values of one config key, are on display"""
+        """whether a question, or the values of one config key, are shown"""
         self._previewed = False
         self._waiting: Timer | None = None
 

@@ -1,4 +1,4 @@
-"""The last turn in one line: its first sound, and the stages until then as bars."""
+"""The last turn on one line: its first sound, and the stages before it as bars."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from voxtui.ui.panel.waterfall import plain_stages
 GAP = "   "
 
 EARLIER = "◂ "
-"""In front of the times of a selected turn."""
+"""The mark in front of the times of a selected turn."""
 
 MOST_CELLS, LEAST_CELLS = 32, 8
-"""Cells of all bars together. Where there is room for fewer, the stages are left out."""
+"""Maximum and minimum cells of all bars. The bars are left out if there is less space."""
 
 FULL_SECONDS = 1.0
-"""The first sound whose bars fill all cells, so that a faster turn has shorter bars. A slower one
-fills them too."""
+"""Time of the first sound at which the bars fill all cells. A faster turn has shorter bars."""
 
 LEAST_WIDTH = 84
-"""Cells of a line that also names the key of the fuller views."""
+"""Minimum width in cells of a line that also names the key of the fuller views."""
 
 STAGES = {"hearing": "$text-muted", "thinking": "$primary 75%", "voice": "$primary"}
-"""The stages until the first sound, and the colour of each."""
+"""The stages before the first sound, with their colours."""
 
 
 class LatencyStrip(Static):
