@@ -76,4 +76,4 @@ def read_config(path: Path) -> str:
 
 def notes_file(named: str) -> Path:
     """Return the file of the notes: the `named` one, else that of the data folder."""
-    return Path(named).expanduser() if named else user_folders().user_data_path / "notes.md"
+    return user_path(named) if named else user_folders().user_data_path / "notes.md"

@@ -206,7 +206,7 @@ def _read(path: Path, kind: type[list[T]]) -> list[T]:
         return []
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: is damaged ({error}).", "Repair or delete it.") from error
 
 

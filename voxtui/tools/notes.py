@@ -16,7 +16,7 @@ from voxtui.settings.files import open_regular, read_file
 from voxtui.skills.rules.normalise import strip_courtesy
 from voxtui.tools.words import LONGEST_REQUEST, request, tool
 
-FILE_BYTES = 200_000
+FILE_BYTES = 2_000_000
 LONGEST_NOTE = 500
 READ_ALOUD = 5
 """notes that are read aloud at once, the newest ones"""
@@ -108,9 +108,12 @@ class Notes:
             return ToolResult("", "That is in your notes already.")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            opened = open_regular(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            opened = open_regular(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             try:
-                head = "" if os.fstat(opened).st_size else HEAD
+                size = os.fstat(opened).st_size
+                # An editor may have left the last line without its end.
+                unended = size and os.pread(opened, 1, size - 1) != b"\n"
+                head = "\n" if unended else "" if size else HEAD
                 os.write(opened, f"{head}- {note}\n".encode())
             finally:
                 os.close(opened)
@@ -131,11 +134,14 @@ class Notes:
     def lines(self) -> list[str]:
         """Return the notes, oldest first. Raises InputError."""
         try:
-            text = read_file(self.path, FILE_BYTES).decode(errors="replace")
+            data = read_file(self.path, FILE_BYTES + 1)
         except FileNotFoundError:
             return []
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read: {error.strerror}.") from error
-        lines = (one_line(line).lstrip("-* ").strip() for line in text.splitlines()
+        if len(data) > FILE_BYTES:
+            raise InputError(f"{self.path}: is larger than {FILE_BYTES // 10**6} MB.")
+        lines = (re.sub(r"^[-*] ", "", one_line(line)).strip()
+                 for line in data.decode(errors="replace").splitlines()
                  if not line.startswith("#"))  # fmt: skip
         return [line for line in lines if line]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import select
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any
@@ -64,8 +68,10 @@ def stem(word: str) -> str:
     return re.escape(word.removesuffix("s")) + r"s?\b"
 
 
-def output_of(command: Sequence[str], seconds: float, cancelled: Flag) -> str:
-    """Run an argument list without a shell, and return the first 4 kB that it prints.
+def output_of(
+    command: Sequence[str], seconds: float, cancelled: Flag, most: int = OUTPUT_BYTES
+) -> str:
+    """Run an argument list without a shell, and return the first `most` bytes that it prints.
 
     Ends it after `seconds`, or once `cancelled` is set. Raises InputError.
     """
@@ -82,31 +88,45 @@ def output_of(command: Sequence[str], seconds: float, cancelled: Flag) -> str:
         raise InputError(f"{name} cannot be run: {error.strerror}.") from error
     with process:
         try:
-            output = _read(process, time.monotonic() + seconds, cancelled)
-        finally:
-            process.kill()
+            output, cut = _read(process, time.monotonic() + seconds, cancelled, most)
+        except InputError:
+            _kill_group(process)
+            raise
+        if cut:  # it may print for ever
+            _kill_group(process)
     if process.returncode > 0:
         raise InputError(f"{name} failed with exit code {process.returncode}. {output[:200]}")
+    if process.returncode < 0 and not cut:
+        raise InputError(f"{name} was ended by signal {-process.returncode}. {output[:200]}")
     return output
 
 
-def _read(process: subprocess.Popen[bytes], until: float, cancelled: Flag) -> str:
-    """Return what `process` prints until it ends or has printed enough. Raises InputError."""
-    import os
-    import select
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill `process`, which was not waited for, and what it started."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
+
+def _read(
+    process: subprocess.Popen[bytes], until: float, cancelled: Flag, most: int
+) -> tuple[str, bool]:
+    """Return what `process` prints until it ends, or has printed enough, and then True.
+
+    What it left running may hold its output open; that is not waited for. Raises InputError.
+    """
     assert process.stdout is not None
-    descriptor, output = process.stdout.fileno(), b""
-    while len(output) < OUTPUT_BYTES:
+    descriptor, output, is_open = process.stdout.fileno(), b"", True
+    while len(output) < most:
         if cancelled.is_set() or time.monotonic() > until:
             raise InputError("The command took too long and was ended.")
-        if select.select([descriptor], [], [], TICK_SECONDS)[0]:
-            if not (piece := os.read(descriptor, OUTPUT_BYTES)):
-                break
+        ended = process.poll() is not None
+        if is_open and select.select([descriptor], [], [], 0 if ended else TICK_SECONDS)[0]:
+            piece = os.read(descriptor, OUTPUT_BYTES)
+            is_open = bool(piece)
             output += piece
-    else:
-        process.kill()  # it may print for ever
-    while process.poll() is None:
-        if cancelled.wait(TICK_SECONDS) or time.monotonic() > until:
-            raise InputError("The command took too long and was ended.")
-    return strip_control_characters(output[:OUTPUT_BYTES].decode(errors="replace")).strip()
+        elif ended:
+            break
+        elif not is_open:
+            cancelled.wait(TICK_SECONDS)
+    text = strip_control_characters(output[:most].decode(errors="replace")).strip()
+    return text, len(output) >= most

@@ -92,7 +92,7 @@ def read_approvals(path: Path) -> tuple[AllowedTool, ...]:
         return ()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InputError(
             f"{path}: is damaged, so no tool of a server is allowed.",
             "Remove it, and allow the tools again: voxtui tools allow SERVER",
