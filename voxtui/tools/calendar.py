@@ -1,4 +1,4 @@
-"""A calendar file (ICS), which is read and never written."""
+"""Read a calendar file (ICS). It is never written."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def query_in(words: str) -> str | None:
 
 
 def span(when: Day, now: datetime) -> tuple[date, date]:
-    """Return the first day that is meant, and the day after the last one."""
+    """Return the first day that `when` means, and the day after the last one."""
     today = now.date()
     monday = today - timedelta(days=today.weekday())
     match when:
@@ -92,7 +92,7 @@ def _said(start: date, title: str, alone: bool) -> str:
 
 
 def _events(path: Path, first: date, after: date) -> list[tuple[date, str]]:
-    """Return the events between two days by their start, local time. Raises InputError."""
+    """Return the events between two days by their start, in local time. Raises InputError."""
     try:
         icalendar: Any = import_module("icalendar")
         recurring: Any = import_module("recurring_ical_events")

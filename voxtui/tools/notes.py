@@ -1,4 +1,4 @@
-"""Notes: a Markdown file, a line a note, which the user may edit."""
+"""Notes: a Markdown file with a line per note, which the user may edit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from voxtui.tools.words import LONGEST_REQUEST, request, tool
 FILE_BYTES = 200_000
 LONGEST_NOTE = 500
 READ_ALOUD = 5
-"""notes that are read aloud at once, the newest ones"""
+"""Number of newest notes that are read aloud."""
 
 HEAD = "# Notes of voxtui. One a line; edit them as you like.\n\n"
 
@@ -48,7 +48,7 @@ class Query(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def note_in(words: str) -> str | None:
-    """Return the call that `remember that …` asks for, else None. Only an order is one."""
+    """Return the arguments of `remember that …`, or None if it is not an order."""
     words = re.sub(r"(?i),? (?:would|could|will|can) you\?\s*$", "", one_line(words))
     if len(words) > LONGEST_REQUEST:
         return None
@@ -64,7 +64,7 @@ def note_in(words: str) -> str | None:
 
 
 def _orders(words: str) -> Iterator[str]:
-    """Yield `words`, and what may be an order at their end, after what led to it."""
+    """Yield `words`, and a possible order at their end without the words before it."""
     yield words
     for end in re.finditer(r"[.!?] +|,? so |, ", words):
         lead, order = words[: end.start()], words[end.end() :]
@@ -85,7 +85,7 @@ def query_in(words: str) -> str | None:
 
 
 class Notes:
-    """The file of the notes. It is made by the first note."""
+    """The file of the notes. The first note creates it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""What the rules of the tools share: requests as patterns, and the words of a call."""
+"""Helpers of the tools' rules: requests as patterns, and the words of a call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from voxtui.skills.rules.forms import compile_forms, expand, read_tables
 from voxtui.skills.rules.normalise import normalise, strip_courtesy
 
 LONGEST_REQUEST = 300
-"""characters; rules ignore a longer text"""
+"""Maximum characters of a request; rules ignore a longer text."""
 
 COMMON_WORDS = frozenset(
     re.findall(
@@ -25,7 +25,7 @@ COMMON_WORDS = frozenset(
         " with please my all put make run show go",
     )
 )
-"""Words that do not say which tool is meant."""
+"""Words that do not identify a tool."""
 
 _TABLES = read_tables(Path(__file__).with_name("requests.toml"))
 _PARTS = _TABLES.pop("parts")
@@ -49,7 +49,7 @@ def tool(name: str, run: Run, rule: Callable[[str], str | None], **fields: Any) 
 
 
 def request(name: str, words: str) -> Mapping[str, str] | None:
-    """Return the groups of a form of the tool `name` that is all of `words`; None: none is."""
+    """Return the groups of a form of the tool `name` that matches all of `words`, or None."""
     found = next(filter(None, (form.fullmatch(words) for form in _FORMS[name])), None)
     return found and found.groupdict("")
 
@@ -65,7 +65,7 @@ def stem(word: str) -> str:
 
 
 def output_of(command: Sequence[str], seconds: float, cancelled: Flag) -> str:
-    """Run an argument list without a shell, and return the first 4 kB that it prints.
+    """Run a command without a shell, and return the first 4 kB of its output.
 
     Ends it after `seconds`, or once `cancelled` is set. Raises InputError.
     """
@@ -91,7 +91,7 @@ def output_of(command: Sequence[str], seconds: float, cancelled: Flag) -> str:
 
 
 def _read(process: subprocess.Popen[bytes], until: float, cancelled: Flag) -> str:
-    """Return what `process` prints until it ends or has printed enough. Raises InputError."""
+    """Return the output of `process` until it ends or the limit is reached. Raises InputError."""
     import os
     import select
 
