@@ -156,7 +156,7 @@ class Chromium(Tab):
         ]
 
     def key(self, down: bool, name: str) -> None:
-        kind = "rawKeyDown" if down else "keyUp"
+        kind = "keyDown" if down else "keyUp"
         self.call("Input.dispatchKeyEvent", type=kind, **DEVTOOLS_KEYS[name])
 
     def touch(self, down: bool, element: str) -> None:

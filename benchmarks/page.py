@@ -113,11 +113,11 @@ class Hand:
 
 
 def use_microphone(tab: Tab) -> None:
-    """Tap and throw away: only then Firefox gives WebRTC the addresses of this machine."""
+    """Press and throw away: only then Firefox gives WebRTC the addresses of this machine."""
     tab.key(True, "Space")
     tab.until("Listening")
-    tab.key(False, "Space")
     tab.press("Escape")
+    tab.key(False, "Space")
     tab.until("Stopped")
 
 
