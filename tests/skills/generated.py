@@ -178,7 +178,14 @@ class Generator:
         sign = self.draw.choice([" percent", "%" if a[-1].isdigit() else " percent"])
         kind = self.draw.choice(["of", "off", "off of"])
         value = x * y / 100 if kind == "of" else y - x * y / 100
-        return self.case(self.asked(f"{a}{sign} {kind} {b}"), value)
+        said = f"{a}{sign} {kind} {b}"
+        if kind == "of" and self.draw.random() < 0.3:  # the product first
+            (c, z), (name, apply) = (
+                self.number(small=True),
+                self.draw.choice([("plus", Fraction.__add__), ("minus", Fraction.__sub__)]),
+            )
+            said, value = f"{said} {name} {c}", apply(value, z)
+        return self.case(self.asked(said), value)
 
     def phrase(self) -> Case:
         (a, x), (b, y) = self.number(small=True), self.number(small=True)

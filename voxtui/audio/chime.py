@@ -39,17 +39,19 @@ class Chime:
         self.at = at
         """monotonic seconds"""
         self._rate = rate
-        self._sound = bells(rate)
+        sound = bells(rate)
         fade = np.linspace(1.0, VOICE_GAIN, round(FADE_SECONDS * rate), dtype=np.float32)
-        self._gain = np.full(len(self._sound), VOICE_GAIN, np.float32)
-        self._gain[: len(fade)] = fade
-        self._gain[-8 * len(fade) :] = np.linspace(VOICE_GAIN, 1.0, 8 * len(fade))
+        gain = np.full(len(sound), VOICE_GAIN, np.float32)
+        gain[: len(fade)] = fade
+        gain[-8 * len(fade) :] = np.linspace(VOICE_GAIN, 1.0, 8 * len(fade))
+        self._wave = sound, gain
+        """the chime and the gain of the voice, replaced at once: the writer may be mixing them"""
         self._position = 0
         """samples of the chime written so far"""
 
     @property
     def over(self) -> bool:
-        return self._position >= len(self._sound)
+        return self._position >= len(self._wave[0])
 
     def due(self, now: float) -> bool:
         """Return whether the device must play by now, if only silence."""
@@ -61,33 +63,32 @@ class Chime:
         Before the device has begun, nobody knows when they play. If that lasts until the chime is
         due, it begins all the same: a late chime is better than none.
         """
-        start = 0
+        start, (sound, gain) = 0, self._wave
         if not self._position:
             if segment.began_at is not None:
                 start = max(0, round((self.at - segment.began_at) * self._rate) - segment.written)
             elif now < self.at:
                 return samples
-        count = min(len(samples) - start, len(self._sound) - self._position)
+        count = min(len(samples) - start, len(sound) - self._position)
         if count <= 0:
             return samples
         here = slice(self._position, self._position + count)
         mixed = samples.copy()
-        mixed[start : start + count] *= self._gain[here]
-        mixed[start : start + count] += self._sound[here]
+        mixed[start : start + count] *= gain[here]
+        mixed[start : start + count] += sound[here]
         self._position += count
         return mixed
 
     def end(self) -> None:
         import numpy as np
 
-        if not self._position:
-            self._sound = self._sound[:0]
-            return
-        end = self._position + round(FADE_SECONDS * self._rate)
-        self._sound, self._gain = self._sound[:end], self._gain[:end]
-        down = np.linspace(1.0, 0.0, len(self._sound) - self._position, dtype=np.float32)
-        self._sound[self._position :] *= down
-        self._gain[self._position :] = 1.0 - (1.0 - VOICE_GAIN) * down
+        position, (sound, gain) = self._position, self._wave
+        end = position + round(FADE_SECONDS * self._rate) if position else 0
+        sound, gain = sound[:end].copy(), gain[:end].copy()
+        down = np.linspace(1.0, 0.0, len(sound) - position, dtype=np.float32)
+        sound[position:] *= down
+        gain[position:] = 1.0 - (1.0 - VOICE_GAIN) * down
+        self._wave = sound, gain
 
 
 def cue(rate: int = 48_000) -> SpeechChunk:

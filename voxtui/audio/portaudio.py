@@ -80,6 +80,11 @@ class Probe:
 
 def portaudio() -> ModuleType:
     """Import sounddevice. Raises DeviceError if PortAudio is missing or cannot be initialised."""
+    if "sounddevice" not in sys.modules and not _alsa_names_devices():
+        raise DeviceError(
+            "ALSA has no configuration, so there is no sound.",
+            "Install libasound2-data (or your system's package of alsa.conf).",
+        )
     try:
         import sounddevice  # pyright: ignore[reportMissingTypeStubs]
     except OSError as error:
@@ -87,6 +92,21 @@ def portaudio() -> ModuleType:
     except Exception as error:  # PortAudioError, which cannot be imported from a failed module
         raise unusable(error) from error
     return sounddevice
+
+
+def _alsa_names_devices() -> bool:
+    """Return False if ALSA is here and has not one device: PortAudio would abort the process.
+
+    PortAudio reads the same configuration once more, from memory.
+    """
+    try:
+        alsa = ctypes.CDLL("libasound.so.2")
+    except OSError:
+        return True
+    alsa.snd_config_update()
+    config, devices = ctypes.c_void_p.in_dll(alsa, "snd_config"), ctypes.c_void_p()
+    found = alsa.snd_config_search(config, b"pcm", ctypes.byref(devices)) if config else -1
+    return found >= 0
 
 
 def unusable(error: Exception) -> DeviceError:

@@ -1,14 +1,15 @@
-"""The present conversation: what of it is stored, and how another takes its place."""
+"""Store the present conversation, and replace it by a new or a stored one."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 from voxtui.dialogue.engine_commands import NewConversation, RecallConversation
 from voxtui.dialogue.protocols import Past
 from voxtui.session.user_session import NotAllowed, UserSession
 from voxtui.storage.conversation_writer import ConversationWriter, StoredConversation
-from voxtui.storage.saved_session import Record
+from voxtui.storage.saved_session import Record, SessionTurn
 
 
 class Conversation:
@@ -19,20 +20,32 @@ class Conversation:
         self._record = record
         self._log = log
         self._past_numbers = itertools.count(-1, -1)
-        """The numbers of turns that another voxtui stored."""
+        """the numbers for turns of stored conversations"""
         self._has_begun = True
-        """False: a new conversation began, and no turn since."""
+        """whether a turn began in the present conversation; True at the start"""
         self._switched = False
-        """True: the engine may still report turns of the conversation before this one."""
+        """whether the engine may still report turns of the previous conversation"""
         self._before: StoredConversation | None = None
-        self.turns_before = 0
-        """The newest turn of this session before the conversation that was resumed."""
+        self._turns_before = 0
+        """the newest turn of this session before a conversation was resumed"""
+
+    @property
+    def turns(self) -> Iterator[tuple[int, SessionTurn]]:
+        """The turns of this conversation in this session, newest first."""
+        turns = reversed(self._record.turns.items())
+        return ((number, turn) for number, turn in turns if number > self._turns_before)
+
+    @property
+    def earlier_words(self) -> str:
+        """The user's newest words in a resumed conversation; empty if there are none."""
+        past = reversed(self._session.engine.past)
+        return next((turn.user_text for turn in past if not turn.attached), "")
 
     def note_turn(self) -> None:
         self._has_begun, self._switched = True, False
 
     def store(self) -> None:
-        """Store the conversation as it is now, if conversations are stored."""
+        """Store the conversation as it is now, if storing is on."""
         if self._switched or not self._log.is_open:
             return
         turns = self._record.turns.copy().items()
@@ -46,7 +59,7 @@ class Conversation:
         self._has_begun, self._switched = False, True
 
     def undo(self) -> None:
-        """Bring back the conversation before the new one. Raises NotAllowed once a turn began."""
+        """Bring back the previous conversation. Raises NotAllowed once the new one has a turn."""
         if self._has_begun:
             raise NotAllowed("A new conversation can be undone only until its first turn.")
         self._has_begun = True
@@ -55,9 +68,9 @@ class Conversation:
             self._log.go_back(self._before)
 
     def newest_past(self) -> Past:
-        """Return the turns of the newest stored conversation, which goes on.
+        """Resume the newest stored conversation and return its turns.
 
-        Raises InputError, NotAllowed.
+        Raises InputError, and NotAllowed if none is stored.
         """
         newest = self._log.conversations.newest(most=1)
         if not newest:
@@ -65,17 +78,17 @@ class Conversation:
         return self._past_of(newest[0].id)
 
     def resume(self, conversation: int) -> Past:
-        """Put a stored conversation in place of the present one, and return its turns.
+        """Replace the present conversation by a stored one, and return its turns.
 
         Raises InputError.
         """
         past = self._past_of(conversation)
         self._session.post(NewConversation(past))
         self._has_begun, self._switched = True, True
-        self.turns_before = max(self._record.turns, default=0)
+        self._turns_before = max(self._record.turns, default=0)
         return past
 
     def _past_of(self, conversation: int) -> Past:
-        """Return the turns of a stored conversation, to which what follows is added."""
+        """Return the turns of a stored conversation, to which new turns are added from now on."""
         self.store()
         return self._log.resume(conversation, self._past_numbers)

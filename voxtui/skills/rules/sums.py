@@ -7,6 +7,7 @@ import math
 import operator
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 
 from voxtui.skills.rules.forms import english, matches, pattern, replacements
@@ -20,6 +21,9 @@ _EXPRESSION = re.compile(r"[-+*/^()²³ ]*(?:(?:0|[1-9]\d*)(?:\.\d+)?(?= |$)[-+*
 _FACTORIAL = re.compile(r"(?<![\d.])(\d|[1-4]\d) ?(?:factorial\b|!(?= [-+*/]))(?! *[!²³])")
 _CERTAIN = re.compile(r"[a-z]|[+*^=×÷²³]")
 """`3 - 2` and `16 / 9` alone may be a score or a ratio. With one of these they are sums."""
+
+_SCIENTIFIC = re.compile(r"(?<![\w.])\d+(?:\.\d+)?e[+-]?\d{1,2}(?![\w.])")
+_PERCENT_OF = re.compile(r"(?<![\d.])([\d.]+) (?:%|percent) of ([\d.]+)(?! ?[\d.^²³!])")
 
 _TWO_READINGS = re.compile(
     r"(?:^|[-+*/^(])-[\d.]+[\^²³]|[\^²³](?:[\d.]+\^|\^)|\^[\d.]+[²³]|\^\(.*\)[\^²³]"
@@ -35,7 +39,7 @@ class _Unclear(Exception):
 
 
 def understand(text: str) -> Fact | Question | None:
-    low = text.lower()
+    low = _SCIENTIFIC.sub(lambda found: f"{Decimal(found[0]):f}", text.lower())
     asked = _ASKED.match(low)
     rest = _ENDING.sub("", low[asked.end() :] if asked else low)
     if not asked and not _CERTAIN.search(low):
@@ -55,6 +59,7 @@ def understand(text: str) -> Fact | Question | None:
             rest = _FACTORIAL.sub(lambda found: str(math.factorial(int(found[1]))), rest)
         for word, sign in _WORDS:
             rest = word.sub(sign, rest)
+        rest = _PERCENT_OF.sub(r"( \1 / 100 * \2 )", rest)
         if not _EXPRESSION.fullmatch(rest) or not re.search(r"[\d)] *[-+*/^²³]", rest):
             return None
         return _fact(_evaluate(rest))
