@@ -128,6 +128,7 @@ class AssistantSkills:
         from voxtui.skills.requests import acts, carry_out
         from voxtui.skills.rules.about_itself import about_itself
         from voxtui.skills.rules.intents import Fact, Question
+        from voxtui.skills.rules.timer_words import ringing_orders
         from voxtui.skills.rules.understand import understand
 
         retry, self._retry = self._retry, ""
@@ -138,6 +139,8 @@ class AssistantSkills:
             return None
         if call := rule_call(self.tools, words):
             return call
+        if "quiet" in ringing_orders(words):
+            return "Okay."
         # That it cannot do a thing is no answer where a tool may do it.
         if not offered(self.tools, words, request.sends_to) and (
             itself := about_itself(words, request.sends_to, request.config)

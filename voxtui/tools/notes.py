@@ -52,28 +52,28 @@ def note_in(words: str) -> str | None:
     words = re.sub(r"(?i),? (?:would|could|will|can) you\?\s*$", "", one_line(words))
     if len(words) > LONGEST_REQUEST:
         return None
-    for order in _orders(words.replace("’", "'")):
+    for lead, order in _orders(words.replace("’", "'")):
         if order.endswith("?") and not re.match(r"(?i)(?:could|would|will|can) you ", order):
             continue
         text = strip_courtesy(order.rstrip(" .!?").replace("'d like", " would like"))
         found = request("remember", re.sub(r"^(\w+(?: vox)?), ", r"\1 ", text, flags=re.IGNORECASE))
-        note = found["text"].strip(" ,") if found else ""
+        note = found.get("text", lead).strip(" ,") if found is not None else ""
         if note and not _NO_NOTE.fullmatch(note):
             return msgspec.json.encode(Note(note)).decode()
     return None
 
 
-def _orders(words: str) -> Iterator[str]:
-    """Yield `words`, and a possible order at their end without the words before it."""
-    yield words
-    for end in re.finditer(r"[.!?] +|,? so |, ", words):
+def _orders(words: str) -> Iterator[tuple[str, str]]:
+    """Yield the words before a possible order at the end of `words`, and that order."""
+    yield "", words
+    for end in re.finditer(r"[.!?:;] +|,? so |, ", words):
         lead, order = words[: end.start()], words[end.end() :]
         is_report, is_polite = _REPORT.search(lead), _POLITE.match(order)
-        is_sentence = not end[0].startswith((",", " "))
+        is_sentence = not end[0].startswith((",", " ")) or "so" in end[0]
         if _FILLERS.fullmatch(lead) or (
             (is_sentence or is_polite) if not is_report else (is_sentence and is_polite)
         ):
-            yield order
+            yield _FILLERS.sub("", lead, count=1), order
 
 
 def query_in(words: str) -> str | None:

@@ -13,7 +13,7 @@ import msgspec
 from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import InputError
 from voxtui.settings.schema import ToolCommand
-from voxtui.tools.words import COMMON_WORDS, output_of, plain, stem
+from voxtui.tools.words import COMMON_WORDS, output_of, pattern, plain, stem
 
 TEXT = r"^[^\s-][^\x00]{0,99}$"
 """Matches a text argument. It does not begin with `-`, so that no program reads it as an option."""
@@ -23,16 +23,11 @@ READ_ALOUD = 300
 
 DONE = ToolResult("", "Done.")
 
-_NO_ORDER = (
-    r"(?:(?:my|our|his|her|their) [^,;]*$"
-    r"|(?:was|were|did|does|has|had|have|who|why|how|what|when|where|which|should|shall|is|are|am"
-    r"|don't|do|never|if"
-    r"|(?:i|we|he|she|they|you)(?:'ve|'d| have| had)?(?: already| just| never| always)?"
-    r" (?:\w+ed|forgot|left|did|was|were|had|put|got|saw|told|said))\b)"
+_ORDER = (
+    rf"^(?!\W*{pattern('report')})(?!\W*{pattern('filler')}(?:was|were|did|does|has|had|have|who|why"
+    r"|how|what|when|where|which|should|shall|is|are|am|don't|do|never|if)\b)"
 )
-"""Matches the beginning of a question, a negation or a report, none of which is an order."""
-
-_ORDER = rf"^(?!\W*(?:(?:and|but|so|well|oh) )*{_NO_ORDER})"
+"""Matches at the beginning of words that are no report, question or negation."""
 
 
 def command_tool(command: ToolCommand) -> Tool:

@@ -59,6 +59,11 @@ def without_arguments(name: str) -> Callable[[str], str | None]:
     return lambda words: "{}" if request(name, plain(words)) is not None else None
 
 
+def pattern(part: str) -> str:
+    """Return a part of requests.toml as a regular expression."""
+    return expand(f"{{{part}}}", _PARTS)
+
+
 def stem(word: str) -> str:
     """Return a pattern for `word` and its plural or singular."""
     return re.escape(word.removesuffix("s")) + r"s?\b"
