@@ -200,11 +200,16 @@ def test_what_nobody_stops_is_missed_after_two_minutes_and_stays_in_the_list(tmp
         skills.close()
 
 
+def test_stop_alone_needs_no_model(skills):
+    assert {ask(skills, words) for words in ("Stop.", "Stop talking!", "Enough")} == {"Okay."}
+    assert ask(skills, "Okay.") is None
+    assert ask(skills, "Stop the world, I want to get off.") is None
+
+
 @pytest.mark.parametrize("words", ["Stop.", "Okay", "ok, thanks", "Turn it off", "stop the timer"])
 def test_words_stop_what_rings(tmp_path, clock, words):
     skills, events = started(tmp_path, clock)
     try:
-        assert ask(skills, "Stop.") is None
         ask(skills, "Set a tea timer for ten minutes")
         clock.later(minutes=10)
         events.until(Rang)

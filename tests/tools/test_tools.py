@@ -66,6 +66,10 @@ def tool(name: str, **config) -> Tool:
         ("Right, um, make a note that Jo owes me ten euros.", "Jo owes me ten euros"),
         ("Make a note for me: the car is at Tom's.", "the car is at Tom's"),
         ("I'd like you to remember that Ann is away in May.", "Ann is away in May"),
+        ("The vet wants ninety euros, so jot that down for me.", "The vet wants ninety euros"),
+        ("So, um, Jo called. Could you write that down?", "Jo called"),
+        ("Keep in mind that the shed is locked.", "the shed is locked"),
+        ("Remember my locker code is 4 4 1.", "my locker code is 4 4 1"),
     ],
 )
 def test_an_order_to_remember_is_a_note(words, note):
@@ -94,6 +98,10 @@ def test_an_order_to_remember_is_a_note(words, note):
         "If you see him, please remember that he is deaf.",
         "My gran says it often. Remember that life is short.",
         "I met Tom, remember that guy?",
+        "You need not write that down.",
+        "She told him so, write that down.",
+        "Make a note of it was what he said.",
+        "Remember the days when we were young.",
     ],
 )
 def test_nothing_else_is_a_note(words):
@@ -206,6 +214,10 @@ def test_a_rule_takes_nothing_else(words):
         ("Read out the text that I copied a moment ago.", "clipboard"),
         ("My teacher wrote me a note.", ""),
         ("Which notes make up a chord?", ""),
+        ("My battery is at ten percent again.", ""),
+        ("I wrote a note about the car and then lost it.", ""),
+        ("Is the battery good for another hour?", "battery"),
+        ("Does my watch need charging?", ""),
     ],
 )
 def test_a_model_is_asked_about_this_machine_only(words, name):

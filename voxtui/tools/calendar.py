@@ -1,4 +1,4 @@
-"""A calendar file (ICS), which is read and never written."""
+"""Read a calendar file (ICS). It is never written."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def query_in(words: str) -> str | None:
 
 
 def span(when: Day, now: datetime) -> tuple[date, date]:
-    """Return the first day that is meant, and the day after the last one."""
+    """Return the first day that `when` means, and the day after the last one."""
     today = now.date()
     monday = today - timedelta(days=today.weekday())
     match when:

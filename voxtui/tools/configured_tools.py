@@ -34,7 +34,7 @@ def build_tools(config: ToolsConfig) -> tuple[Tool, ...]:
 
 
 def build_server_tools(config: Config) -> tuple[tuple[Tool, ...], McpServers]:
-    """Return the tools of MCP servers that the user has allowed, and what calls them.
+    """Return the allowed tools of MCP servers, and the connections that call them.
 
     Reads one file; starts no server. Raises InputError.
     """

@@ -1,4 +1,4 @@
-"""What the rules of the tools share: requests as patterns, and the words of a call."""
+"""Helpers of the tools' rules: requests as patterns, and the words of a call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from voxtui.skills.rules.forms import compile_forms, expand, read_tables
 from voxtui.skills.rules.normalise import normalise, strip_courtesy
 
 LONGEST_REQUEST = 300
-"""characters; rules ignore a longer text"""
+"""Maximum characters of a request; rules ignore a longer text."""
 
 COMMON_WORDS = frozenset(
     re.findall(
@@ -29,7 +29,7 @@ COMMON_WORDS = frozenset(
         " with please my all put make run show go",
     )
 )
-"""Words that do not say which tool is meant."""
+"""Words that do not identify a tool."""
 
 _TABLES = read_tables(Path(__file__).with_name("requests.toml"))
 _PARTS = _TABLES.pop("parts")
@@ -53,7 +53,7 @@ def tool(name: str, run: Run, rule: Callable[[str], str | None], **fields: Any) 
 
 
 def request(name: str, words: str) -> Mapping[str, str] | None:
-    """Return the groups of a form of the tool `name` that is all of `words`; None: none is."""
+    """Return the groups of a form of the tool `name` that matches all of `words`, or None."""
     found = next(filter(None, (form.fullmatch(words) for form in _FORMS[name])), None)
     return found and found.groupdict("")
 
@@ -61,6 +61,11 @@ def request(name: str, words: str) -> Mapping[str, str] | None:
 def without_arguments(name: str) -> Callable[[str], str | None]:
     """Return the rule of a tool that has no arguments."""
     return lambda words: "{}" if request(name, plain(words)) is not None else None
+
+
+def pattern(part: str) -> str:
+    """Return a part of requests.toml as a regular expression."""
+    return expand(f"{{{part}}}", _PARTS)
 
 
 def stem(word: str) -> str:
@@ -71,7 +76,7 @@ def stem(word: str) -> str:
 def output_of(
     command: Sequence[str], seconds: float, cancelled: Flag, most: int = OUTPUT_BYTES
 ) -> str:
-    """Run an argument list without a shell, and return the first `most` bytes that it prints.
+    """Run a command without a shell, and return the first `most` bytes of its output.
 
     Ends it after `seconds`, or once `cancelled` is set. Raises InputError.
     """

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from threading import Event as Flag
+from threading import Thread
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from voxtui.brains.speculation import Speculation, SpeculationThread
@@ -153,12 +154,22 @@ def report_while(progress: Progress, step: str, work: Callable[[Flag], T]) -> T:
     If `progress` raises, `stopping` is set, and the exception is raised once the thread has ended.
     """
     stopping = Flag()
-    with ThreadPoolExecutor(1, "voxtui-loading") as thread:
-        working = thread.submit(work, stopping)
+    working: Future[T] = Future()
+
+    def run() -> None:
         try:
-            while True:
-                progress(step, None)
-                if wait((working,), POLL_SECONDS).done:
-                    return working.result()
-        finally:
-            stopping.set()
+            working.set_result(work(stopping))
+        except BaseException as error:  # noqa: BLE001 - raised by `result` below
+            working.set_exception(error)
+
+    # A daemon, and not an executor's thread, because a load that hangs must not delay the exit.
+    thread = Thread(target=run, name="voxtui-loading", daemon=True)
+    thread.start()
+    try:
+        while True:
+            progress(step, None)
+            if wait((working,), POLL_SECONDS).done:
+                return working.result()
+    finally:
+        stopping.set()
+        thread.join()
