@@ -1,4 +1,4 @@
-"""Entry point of `voxtui`. Signals end the program without a traceback from the first import on."""
+"""Entry point of `voxtui`. Signals end it without a traceback from the first import on."""
 
 import os
 import signal

@@ -1,7 +1,7 @@
-"""The errors that a user can understand, each one sentence and a hint.
+"""The errors that a user can understand, each with one sentence and a hint.
 
-The module that calls a library turns its exceptions into one of these. Three places catch them:
-the command line, the engine around one turn, the engine around the start.
+The module that calls a library turns its exceptions into one of these. Three places catch them: the
+command line, the engine around each turn, the engine around the start.
 """
 
 import re
@@ -9,28 +9,28 @@ import shlex
 import sys
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028-\u202e\u2066-\u2069]")
-"""C0 and C1 controls except tab and newline, lone surrogates, line separators, bidi overrides.
+"""Matches C0 and C1 controls except tab and newline, lone surrogates, line separators, bidi
+overrides.
 
 U+200B to U+200F stay: emoji and Indic scripts need the joiners, and Arabic and Hebrew need the
-marks. None of them reorders the text around it, as the overrides and isolates do.
-"""
+marks. None of them reorders the text around it, as the overrides and isolates do."""
 
 
 def strip_control_characters(text: str) -> str:
-    """Return `text` without characters that command a terminal or reorder what it shows.
+    """Return `text` without characters that control a terminal or reorder its text.
 
-    For every text from outside: a server's, a model's, a device's name, a file's name.
+    Used for every text from outside: of a server, a model, a device or a file name.
     """
     return _CONTROL.sub("", text)
 
 
 def one_line(text: str) -> str:
-    """Return `text` without control characters, each line break a space: it cannot forge a line."""
+    """Return `text` on one line without control characters, so that it cannot fake a line."""
     return re.sub(r"\s*[\r\n]\s*", " ", strip_control_characters(text.replace("\r", "\n"))).strip()
 
 
 def first_line(error: BaseException) -> str:
-    """Return what a library's `error` says first, without its full stop; else its name."""
+    """Return the first line of a library's `error` without its full stop, or its name."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
@@ -71,11 +71,11 @@ class ModelMissing(ModelError):
 
 
 class NoGpu(ModelError):
-    """This machine has no GPU that the model could use. No failure, unless it was asked for."""
+    """This machine has no GPU for the model. An error only if the user asked for one."""
 
 
 class ModelLost(ModelError):
-    """A model stopped working until a restart."""
+    """A model has stopped working until a restart."""
 
 
 class UnspokenLanguage(ModelError):
@@ -97,7 +97,7 @@ class RemoteError(ModelError):
 
 
 class RestartNeeded(VoxtuiError):
-    """This process can load no model any more; the next start leaves out what did it."""
+    """This process can load no model any more; the next start leaves the cause out."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, "Start voxtui again; it will do without it.")

@@ -11,12 +11,12 @@ from voxtui.session.user_session import NotAllowed
 
 @dataclass(frozen=True, slots=True)
 class SlashCommand:
-    """A word behind a slash. The front end does it."""
+    """A word after a slash. The front end carries it out."""
 
     name: str
     about: str
     argument: str = ""
-    """the name of what follows the word; empty: nothing does; in brackets: it may"""
+    """the name of the argument; empty for none; in brackets if it is optional"""
 
     @property
     def usage(self) -> str:
@@ -43,13 +43,13 @@ COMMANDS: Sequence[SlashCommand] = (
     SlashCommand("help", "list keys and commands"),
     SlashCommand("quit", "quit"),
 )
-"""The most used first, because a narrow terminal shows only the beginning of the list."""
+"""The commands, the most used first: a narrow terminal shows only the beginning of the list."""
 
 
 def parse(text: str) -> tuple[str, str] | None:
-    """Return the name and the argument of the command in `text`; None: it is no command.
+    """Return the name and the argument of the command in `text`, or None if it is no command.
 
-    Raises NotAllowed if there is no such command.
+    Raises NotAllowed for an unknown command.
     """
     if not text.startswith("/"):
         return None
@@ -65,7 +65,7 @@ def parse(text: str) -> tuple[str, str] | None:
 
 
 def number(argument: str) -> int:
-    """Return the number in `argument`; 0: it is empty. Raises NotAllowed."""
+    """Return the number in `argument`, or 0 if it is empty. Raises NotAllowed."""
     if not argument:
         return 0
     if not (argument.isascii() and argument.isdecimal() and len(argument) < 4):

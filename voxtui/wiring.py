@@ -1,4 +1,4 @@
-"""Make the parts that a configuration asks for. Only this module names concrete classes."""
+"""Make the components for a configuration. Only this module names their concrete classes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VOXTRAL, CHAT = "voxtral", "chat"
 """Models that a brain may download while it loads, if the user allows it."""
 
 CAREFUL_SAMPLES = 160_000
-"""Ten seconds at 16 kHz. Whisper errs less in long sentences, and more in short ones."""
+"""Samples (ten seconds) from which Whisper errs less; on shorter speech it errs more."""
 
 NO_DOWNLOAD: frozenset[str] = frozenset()
 
@@ -60,10 +60,10 @@ def devices_engine(
 
 @dataclass(frozen=True, slots=True)
 class _SoundSystem:
-    """Implements SoundSystem by PortAudio."""
+    """A SoundSystem by PortAudio."""
 
     config: Config | None
-    """None: there is no speaker, so no echo."""
+    """the configuration for echo cancellation, or None without a speaker"""
 
     def default_devices(self) -> tuple[Microphone, Speaker | None]:
         if self.config is None:
@@ -101,7 +101,7 @@ def _microphone(name: str, config: Config) -> SounddeviceMicrophone:
 
 
 def cancels_echo(config: Config) -> bool:
-    """Return whether the microphone removes our own speech. Raises DeviceError if it cannot."""
+    """Return True if the microphone removes our own speech. Raises DeviceError if it cannot."""
     setting = config.audio.echo_cancellation
     if setting == "on" and not _can_cancel_echo():
         raise DeviceError(
@@ -118,7 +118,7 @@ def _can_cancel_echo() -> bool:
 
 
 def _may_overhear(config: Config) -> bool:
-    """Return whether speech may ever end an answer: hands-free can be chosen in the menu."""
+    """Return True if speech may ever end an answer: hands-free can be chosen in the menu."""
     may_cancel_echo = config.audio.echo_cancellation != "off" and _can_cancel_echo()
     return config.vad.listen_while_speaking or may_cancel_echo
 
@@ -158,8 +158,8 @@ def build_engine(
 def build_skills(config: Config, rings: bool = True) -> Skills:
     """Return the skills of the person at this machine. A measurement or a server has none.
 
-    Raises InputError if the approvals of servers' tools cannot be read. `rings` False: timers ring
-    in another voxtui.
+    `rings` is False if timers ring in another voxtui. Raises InputError if the approvals of
+    servers' tools cannot be read.
     """
     from voxtui.settings.paths import user_folders
     from voxtui.skills.assistant_skills import AssistantSkills
@@ -175,7 +175,7 @@ def build_skills(config: Config, rings: bool = True) -> Skills:
 
 
 def build_detector(config: Config) -> SpeechDetector:
-    """Return the official Silero where the brain needs torch anyway, else the one without torch."""
+    """Return the official Silero if the brain needs torch anyway, else the one without torch."""
     from importlib.util import find_spec
 
     from voxtui.audio.silero import PySilero, TorchSilero
@@ -191,7 +191,7 @@ def build_detector(config: Config) -> SpeechDetector:
 def build_brain(
     config: Config, notify: Notify, may_download: frozenset[str] = NO_DOWNLOAD
 ) -> Fallbacks[Brain]:
-    """Return the loaders of the brain, best first; a named one is made. Raises ModelError."""
+    """Return the makers of the brain, best first; a named one is made now. Raises ModelError."""
     from voxtui.dialogue.fallbacks import Fallbacks
 
     embedded = partial(_embedded, config, notify, CHAT in may_download)
@@ -210,7 +210,7 @@ def build_brain(
 def build_voice(
     config: Config, notify: Notify, may_download: bool = False
 ) -> Fallbacks[Voice] | None:
-    """Return the loaders of the voice, best first; a named one is made; None: silence."""
+    """Return the makers of the voice, best first, or None for none; a named one is made now."""
     from voxtui.dialogue.fallbacks import Fallbacks
     from voxtui.models.catalogue import KOKORO_VOICES
 
@@ -308,7 +308,7 @@ class Recognise(Protocol):
     def __call__(self, samples: Samples, cancelled: Flag | None = None) -> str:
         """Return the words of `samples` (float32, 16 kHz, up to 30 s).
 
-        Ends soon after `cancelled` is set, with any words. Raises ModelError, such as
+        Ends soon after `cancelled` is set, with arbitrary words. Raises ModelError, such as
         ForeignSpeech.
         """
         ...
@@ -318,19 +318,20 @@ class Recognise(Protocol):
 class SpeechToText:
     recognise: Recognise
     sends_to: str
-    """the host that gets the sound; empty: it stays on this machine"""
+    """the host that receives the sound; empty: it stays on this machine"""
     repeats: bool
-    """cheap enough to recognise an utterance again and again while it grows"""
+    """whether it is fast enough to recognise a growing utterance again and again"""
     draft: Recognise | None = None
-    """a cheaper recogniser for those repetitions; None: `recognise`"""
+    """a faster recogniser for those repetitions; None for `recognise`"""
 
 
 @contextmanager
 def recogniser(config: Config, notify: Notify, careful: bool = False) -> Generator[SpeechToText]:
-    """Yield the speech recogniser of the brain in force.
+    """Yield the speech recogniser of the configured brain.
 
     The embedded brain transcribes without its chat model: English by Moonshine, other languages by
-    Whisper. `careful`: final words of long speech are Whisper's, if it is here. Raises ModelError.
+    Whisper. If `careful`, Whisper recognises the final words of long speech, if it is installed.
+    Raises ModelError.
     """
     from voxtui.brains.embedded import whisper
     from voxtui.models.catalogue import WHISPER
@@ -368,7 +369,7 @@ def check_recogniser(config: Config) -> None:
 
 
 def recognises_twice(config: Config) -> bool:
-    """Return whether a careful recogniser takes seconds once more for the final words."""
+    """Return True if the final words take another pass of some seconds by a careful recogniser."""
     from voxtui.brains.embedded import whisper
 
     english = config.brain.language in ("", "en")
@@ -383,7 +384,7 @@ def _words_of(recogniser: Recogniser) -> Recognise:
 
 
 def _carefully(careful: Recognise, quick: Recognise) -> Recognise:
-    """Return the words of `careful` for long or foreign speech, unless it fails."""
+    """Return a recogniser that uses `careful` for long or foreign speech, unless that fails."""
 
     def recognise(samples: Samples, cancelled: Flag | None = None) -> str:
         if len(samples) < CAREFUL_SAMPLES:
@@ -410,7 +411,7 @@ def transcriber(brain: Brain) -> Recognise:
 
 
 def _transcribing_brain(config: Config, notify: Notify) -> Brain | None:
-    """Return the loaded brain that transcribes; None for the embedded one. Raises ModelError."""
+    """Return the loaded brain that transcribes, or None for the embedded one. Raises ModelError."""
     from voxtui.dialogue.fallbacks import Fallbacks
 
     if config.brain.name == "embedded":
@@ -427,7 +428,7 @@ def _transcribing_brain(config: Config, notify: Notify) -> Brain | None:
 
 
 class LocalFactories:
-    """Implements Factories by the parts of this machine."""
+    """Implements Factories by the components of this machine."""
 
     def microphone(self, config: Config) -> Microphone:
         return _microphone(config.audio.input, config)

@@ -34,7 +34,7 @@ from voxtui.wiring import target_clips
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
 
-SCRIPTED_CLIENTS = (1, 4, 16, 64)
+SCRIPTED_CLIENTS = (1, 4, 8, 16, 64)
 
 REAL_CLIENTS = (1, 2, 4)
 

@@ -33,6 +33,23 @@ def test_a_chime_that_is_due_is_heard_though_the_device_has_not_begun() -> None:
     assert chime.mix(SILENCE, PlayedSegment(RATE), now=10.0).any()
 
 
+def test_a_chime_that_is_ended_while_the_writer_mixes_it_fades_and_fails_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chime, playing = Chime(10.0, RATE), PlayedSegment(RATE, written=RATE, began_at=9.0)
+    chime.mix(SILENCE, playing, now=10.0)
+    linspace = np.linspace
+
+    def meanwhile(*arguments: Any, **options: Any) -> np.ndarray:
+        chime.mix(SILENCE, playing, now=10.0)
+        return linspace(*arguments, **options)
+
+    monkeypatch.setattr(np, "linspace", meanwhile)
+    chime.end()
+    assert chime.over
+    assert not chime.mix(SILENCE, playing, now=10.2).any()
+
+
 class SlowDevice:
     """FakeStream: plays in real time, and takes 20 ms to be handed anything, as on a busy machine.
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,3 +58,17 @@ def test_the_rate_of_an_alsa_device_is_unknown_so_the_usual_one_is_tried_first()
     assert formats(headset, "input") == [(16_000, 1)]
     built_in = Device(2, "Built-in", "Core Audio", 0, 2, 44_100, False, True)
     assert formats(built_in, "output") == [(44_100, 1), (44_100, 2)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ALSA is of Linux")
+def test_without_one_device_of_alsa_portaudio_is_not_begun_because_it_would_abort() -> None:
+    pytest.importorskip("sounddevice")
+    done = subprocess.run(
+        [sys.executable, "-c", "from voxtui.audio.portaudio import portaudio; portaudio()"],
+        env={**os.environ, "ALSA_CONFIG_PATH": os.devnull},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "DeviceError: ALSA has no configuration, so there is no sound." in done.stderr

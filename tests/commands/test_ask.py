@@ -127,6 +127,7 @@ def test_a_question_is_not_kept_where_conversations_are(ask):
     ("arguments", "stdin", "sentence"),
     [
         (("--text", "  "), "", "--text: holds no text."),
+        (("",), "", "An empty argument names no file and holds no question."),
         (("-",), "\n", "stdin: holds no text."),
         (("-",), "a\0b", "stdin: is not text: byte 1 is NUL."),
         (("-",), "long " * 200_001, "stdin: is longer than 1,000,000 characters."),
@@ -135,6 +136,8 @@ def test_a_question_is_not_kept_where_conversations_are(ask):
         (("What?",), "", "What?: there is no such file. To ask words: voxtui ask --text WORDS"),
         (("What is it.wav",), "a\0b", "stdin: is not text: byte 1 is NUL."),
         (("--text", "What is it?", "-"), " \n", "stdin: there is no text in it."),
+        (("What is it?",), "long " * 200_001, "stdin: is longer than 1,000,000 characters. Take a "
+         "part of it, such as its beginning: head -c 4000"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_asked_is_refused_before_a_model_loads(ask, arguments, stdin, sentence):

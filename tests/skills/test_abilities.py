@@ -30,3 +30,10 @@ def test_a_server_and_an_instruction_of_the_users_own_answer_for_themselves() ->
         assert about_itself(words, "example.org", Config()) is None
         mine = Config(brain=BrainConfig(instruction="You are Marvin."))
         assert about_itself(words, "", mine) is None
+
+
+def test_words_that_silence_something_do_not_reach_a_model_where_nothing_sounds() -> None:
+    for words in ("stop", "Stop it.", "Be quiet, please.", "Shut up!", "Stop talking now."):
+        assert about_itself(words, "example.org", Config()) == "Okay. Nothing is sounding now."
+    for words in ("Stop words in English?", "What is a bus stop?", "Quiet places in Rome"):
+        assert about_itself(words, "", Config()) is None

@@ -200,11 +200,16 @@ def test_what_nobody_stops_is_missed_after_two_minutes_and_stays_in_the_list(tmp
         skills.close()
 
 
+def test_stop_alone_needs_no_model(skills):
+    assert {ask(skills, words) for words in ("Stop.", "Stop talking!", "Enough")} == {"Okay."}
+    assert ask(skills, "Okay.") is None
+    assert ask(skills, "Stop the world, I want to get off.") is None
+
+
 @pytest.mark.parametrize("words", ["Stop.", "Okay", "ok, thanks", "Turn it off", "stop the timer"])
 def test_words_stop_what_rings(tmp_path, clock, words):
     skills, events = started(tmp_path, clock)
     try:
-        assert ask(skills, "Stop.") is None
         ask(skills, "Set a tea timer for ten minutes")
         clock.later(minutes=10)
         events.until(Rang)
@@ -245,7 +250,9 @@ def test_words_snooze_what_rings_or_was_just_stopped(tmp_path, clock, words, min
         '{"seconds": 60, "left": -1e9}',
         '{"seconds": 60, "name": "a\u202eb"}',
         '{"seconds": 60, "ends": "9999-12-31T23:59:59-14:00"}',
+        '{"x": ' + "[" * 100_000,
     ],
+    ids=lambda entry: entry[:30],
 )
 def test_a_file_edited_by_hand_is_refused_with_a_reason(tmp_path, entry):
     timers_file(tmp_path).write_text(f"[{entry}]")

@@ -203,6 +203,22 @@ async def test_the_palette_opens_and_chooses_by_key():
         assert s.app.theme == "textual-light"
 
 
+async def test_without_a_search_each_setting_is_one_line_with_its_value_and_opens_its_choices():
+    async with screen(size=(100, 40), factories=make_factories()) as s:
+        await s.press("ctrl+p")
+        await s.app.workers.wait_for_complete()
+        await s.settle()
+        assert s.line("New conversation").rstrip("│ ").endswith("^n")
+        await s.pilot.press("up", "up", "up")  # past the first line, from the last one
+        await s.settle()
+        assert "Theme                     by the terminal" in s.text and "nord" not in s.text
+        await s.press("enter")
+        assert "Theme nord" in s.text and "Save settings" not in s.text
+        assert "✓ Theme by the terminal" in s.text  # and it is highlighted
+        await s.press("down", "enter")
+        assert s.app.session.config.ui.theme == DARK
+
+
 async def test_a_search_without_a_result_says_so():
     async with screen() as s:
         await s.press("ctrl+p")

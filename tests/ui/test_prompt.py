@@ -6,8 +6,6 @@ from tests.ui.conftest import Screen, screen
 from tests.ui.states import conversation, loaded, turn
 from voxtui.dialogue.events import State, StateChanged
 from voxtui.dialogue.history.attachments import Attachment
-from voxtui.dialogue.protocols import PastTurn
-from voxtui.settings.schema import Config, UiConfig
 from voxtui.ui.panel.latency_strip import LatencyStrip
 
 TALL = (160, 50)
@@ -17,69 +15,38 @@ def bar_row(s: Screen) -> int:
     return s.lines.index(s.line("READY"))
 
 
-async def test_the_prompt_is_near_a_short_conversation_and_moves_down_with_a_longer_one():
+async def test_the_conversation_begins_at_the_top_and_the_prompt_stays_at_the_bottom():
     async with screen(size=TALL) as s:
-        first = bar_row(s)
-        assert first - s.lines.index(s.line("Your words are stored")) <= 6
-        turn(s, "Hello", "Hi.")
-        await s.settle()
-        assert bar_row(s) == first
-        answers = [f"Answer {n}." for n in range(12)]
-        for answer in answers:
-            before = bar_row(s)
-            turn(s, "And?", answer)
-            await s.settle()
-            assert all(each in s.text for each in answers[: answers.index(answer) + 1])
-            assert before <= bar_row(s) < 48
-            if bar_row(s) > first:
-                assert bar_row(s) - s.lines.index(s.line(answer)) <= 8
-        assert bar_row(s) > 35
-        for _ in range(9):
-            turn(s, "And?", "More.")
-        await s.settle()
-        assert "Answer 0." not in s.text and "Quit" in s.lines[-1]
-        await s.press("ctrl+n")
-        assert first <= bar_row(s) <= first + 2  # below the notice
-
-
-async def test_a_message_moves_the_prompt_only_as_far_as_there_is_no_room_for_it():
-    async with screen(size=TALL) as s:
-        turn(s, "Hello", "Hi.")
-        await s.settle()
-        before = bar_row(s)
-        s.app.notify("A message.")
-        await s.settle()
-        assert "A message." in s.text and bar_row(s) == before
-        s.app.clear_notifications()
+        bottom = len(s.lines) - 3
         for _ in range(3):
-            turn(s, "And?", "More.")
-        await s.settle()
-        s.app.notify("A message.")
-        await s.settle()
-        after = bar_row(s)
-        assert "A message." in s.text and s.text.count("More.") == 3
-        s.app.clear_notifications()
-        await s.settle()
-        assert bar_row(s) == after  # it does not jump back
+            turn(s, "Hello", "Hi.")
+            s.app.notify("A message.")
+            await s.settle()
+            assert bar_row(s) == bottom
+        assert s.lines.index(s.line("Hello")) == 3
+        await s.press("ctrl+n")
+        assert bar_row(s) == bottom
 
 
-@pytest.mark.slow
-async def test_a_long_conversation_that_is_resumed_takes_its_room_and_a_short_one_gives_it_back():
-    past = [PastTurn("And?", None, (), attached=False)] * 30
-    async with screen(size=TALL) as s:
-        first = bar_row(s)
-        s.app.main.show_past(past)
+async def test_the_footer_says_what_the_talk_key_does():
+    async with screen() as s:
+        await loaded(s)
+        assert "Space Talk" in s.lines[-1]
+        s.engine.begin()
+        s.engine.report(StateChanged(State.LISTENING))
         await s.settle()
-        assert bar_row(s) > 40
-        s.app.main.show_past(past[:2])
-        await s.settle()
-        assert bar_row(s) == first
+        assert "Space Send" in s.lines[-1] and "Talk" not in s.lines[-1]
 
 
-@pytest.mark.slow
-async def test_the_panel_beside_the_conversation_has_all_rows():
-    async with screen(size=TALL, config=Config(ui=UiConfig(panel="lab"))) as s:
-        assert bar_row(s) > 40
+async def test_the_footer_offers_to_select_a_turn_once_there_is_one():
+    async with screen() as s:
+        assert "Select" not in s.lines[-1]
+        await conversation(s)
+        assert "↑ Select" in s.lines[-1] and "^q Quit" in s.lines[-1]
+        await s.pilot.press("up")
+        assert "Enter Edit" in s.lines[-1] and "↑ Select" in s.lines[-1]
+        await s.press("escape", "h")
+        assert "Select" not in s.lines[-1]  # Up brings back an earlier text
 
 
 @pytest.mark.slow

@@ -33,14 +33,14 @@ class BenchOptions:
     play: bool = False
     as_json: bool = False
     compare: Path | None = None
-    """an earlier report of --json"""
+    """an earlier report by --json"""
     budgets: Sequence[str] = ()
-    """NAME=MS"""
+    """limits as NAME=MS"""
     check: bool = False
 
 
 def run(config: Config, files: Sequence[Path], options: BenchOptions) -> bool:
-    """Measure and report turns. Return whether all limits were met. Raises VoxtuiError."""
+    """Measure and report turns. Return True if all limits were met. Raises VoxtuiError."""
     limits = parse_limits(options.budgets)
     old = comparison.load(options.compare) if options.compare else None
     paths = files or (target_clips() if options.check else [path for _, path in sample_clips()])

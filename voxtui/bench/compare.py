@@ -14,10 +14,13 @@ import numpy as np
 from voxtui.bench.tables import MEASURED, number
 from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.errors import InputError
+from voxtui.settings.files import read_file
 from voxtui.storage.derived_latencies import SPEED, Headline
 
+LARGEST_REPORT = 100_000_000
+
 FEWEST = 5
-"""Fewest pairs of turns for a statement."""
+"""Minimum pairs of turns for a conclusion."""
 
 RESAMPLES = 10_000
 
@@ -33,7 +36,7 @@ class OldTurn(msgspec.Struct, frozen=True):
 
 
 class OldReport(msgspec.Struct, frozen=True):
-    """The part of a report of `voxtui bench --json` that is compared."""
+    """The compared part of a report by `voxtui bench --json`."""
 
     brain: str
     speaker: str
@@ -59,10 +62,10 @@ class OldReport(msgspec.Struct, frozen=True):
 
 def load(path: Path) -> OldReport:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=OldReport)
+        return msgspec.json.decode(read_file(path, LARGEST_REPORT), type=OldReport)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not a report of `voxtui bench --json`.") from error
 
 
@@ -74,7 +77,7 @@ class Difference:
     median: float
     low: float
     high: float
-    """the 95 % confidence interval of the median"""
+    """the upper end of the 95 % confidence interval of the median; `low` is the lower end"""
 
     @property
     def certain(self) -> bool:
@@ -82,10 +85,10 @@ class Difference:
 
 
 def difference(old: Sequence[Turn], new: Sequence[Turn], headline: Headline) -> Difference | None:
-    """Compare the n-th turns of each clip; None without a pair.
+    """Compare the n-th turns of each clip; return None without a pair.
 
-    The interval is a bootstrap over the pairs: percentiles of resampled medians (B. Efron,
-    R. Tibshirani, An Introduction to the Bootstrap, 1993).
+    The interval is a bootstrap over the pairs: percentiles of resampled medians (B. Efron, R.
+    Tibshirani, An Introduction to the Bootstrap, 1993).
     """
     values = [
         after - before

@@ -30,10 +30,9 @@ class Measured:
 
 
 def measure(clips: Sequence[Clip], runs: int, warm_up: int, make_engine: MakeEngine) -> Measured:
-    """Run every clip once per run, each a conversation of its own, with a progress bar.
+    """Run every clip once per run, each as a conversation of its own, with a progress bar.
 
-    `warm_up` turns come first, which take the clips one after another. Raises the error of a start
-    that failed.
+    `warm_up` turns come first, over the clips in order. Raises the error of a failed start.
     """
     clips = _named_apart(clips)
     rounds = [[clips[n % len(clips)] for n in range(warm_up)], *[clips] * runs]
@@ -64,7 +63,7 @@ def _ms(clip: Clip) -> int:
 
 
 def _named_apart(clips: Sequence[Clip]) -> list[Clip]:
-    """Return `clips` with a number behind a name that an earlier clip has, too."""
+    """Return `clips`, with a number after each name that an earlier clip already has."""
     names = [clip.name for clip in clips]
     return [
         replace(clip, name=f"{clip.name} ({names[:n].count(clip.name) + 1})")

@@ -17,10 +17,10 @@ from voxtui.settings.schema import Targets
 from voxtui.storage import derived_latencies as latencies
 
 UNSTEADY = 0.2
-"""Largest steady share: half the distance of the outermost medians over the middle one."""
+"""Maximum `share` of a steady measurement."""
 
 UNSTEADY_MS = 10.0
-"""A smaller half distance, in ms, is always steady."""
+"""Half distance in ms up to which a measurement is always steady."""
 
 
 def stage_times(turns: Sequence[Turn]) -> dict[str, list[float]]:
@@ -39,11 +39,11 @@ def stage_spreads(turns: Sequence[Turn]) -> dict[str, latencies.Spread]:
 @dataclass(frozen=True, slots=True)
 class Steadiness:
     medians: Sequence[float]
-    """p50 of each run, ms"""
+    """p50 of each run in ms"""
 
     @property
     def share(self) -> float:
-        """Return half the distance of the outermost medians over the middle one."""
+        """Return half the distance of the outermost medians over their median."""
         return self._half / statistics.median(self.medians)
 
     @property
@@ -98,7 +98,7 @@ def _warm_up(turns: Sequence[Turn]) -> str:
 
 
 def as_json(measured: Measured, machine: Mapping[str, Any], targets: Targets) -> dict[str, Any]:
-    """Return the report as JSON. Its names are stable; additions are allowed."""
+    """Return the report as JSON. Its field names are stable; fields may be added."""
     turns = measured.turns
     return {
         "voxtui": __version__,

@@ -21,7 +21,7 @@ from voxtui.storage.metrics_files import MetricsLine, Past, metrics_folder, read
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Spoken or typed turns of one brain by one path, on one day or on all of them."""
+    """Spoken or typed turns of one brain and `path`, on one day or on all of them."""
 
     brain: str
     path: str
@@ -38,7 +38,7 @@ def groups(lines: Sequence[MetricsLine]) -> list[Group]:
     """Return for each brain all its turns, then those of each day (local time), oldest first.
 
     Typed turns form groups of their own, because they have other targets. So do the turns of each
-    faster path.
+    way of computing (`path`).
     """
     kinds: dict[tuple[str, str, bool], list[MetricsLine]] = {}
     for line in lines:

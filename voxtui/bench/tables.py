@@ -22,7 +22,7 @@ from voxtui.storage.derived_latencies import (
 from voxtui.storage.derived_latencies import verdict as compare
 
 PROCESSING = Headline("Processing", "ms", "processing_ms")
-"""From the complete utterance to the first token: TTFT without the listening after the release."""
+"""The time from the complete utterance to the first token."""
 
 MEASURED = (TTFT, PROCESSING, FIRST_SOUND, TOTAL, SPEED)
 

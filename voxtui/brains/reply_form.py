@@ -1,8 +1,8 @@
-"""How a reply begins and how long it is, by the kind of the request.
+"""Choose how a reply begins and how long it is, by the kind of the request.
 
-A small model answers better if its first words are given: "Then" takes up what was just told,
-"First," begins the steps at once, "Because" gives a reason. They cost a few tokens of prompt only
-where they are used, unlike words about the same. The length is a grammar of llama.cpp.
+A small model answers better after given first words: "Then" takes up what was just told, "First,"
+begins the steps at once, "Because" gives a reason. They cost a few tokens of prompt only where they
+are used, unlike an instruction about the same. A grammar of llama.cpp limits the length.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pathlib import Path
 from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
 
 IN_VERSE = "(Answer with four short lines that rhyme.)"
-"""Stands behind a request for a poem, because a grammar cannot rhyme."""
+"""The note after a request for a poem, because a grammar cannot rhyme."""
 
 LONGEST_REQUEST = 200
-"""characters; a longer text is not asked in passing"""
+"""Maximum characters of a casual request; a longer text gets no form."""
 
 _UNSPEAKABLE = r"\[\]{}<>*#`\n\u2E80-\u9FFF\uAC00-\uD7AF\uFF00-\uFFEF"
-"""Characters of placeholders such as [date], of lists and of code, and East Asian ones, which the
-chat model sometimes slips into and no voice here can say."""
+"""Characters of placeholders such as [date], of lists and of code, and East Asian ones. The chat
+model sometimes writes them, and no voice here can speak them."""
 
 SPEAKABLE = rf"root ::= [^{_UNSPEAKABLE}]*"
 """The grammar of replies that can be spoken, of any length."""
@@ -34,12 +34,12 @@ _ENDS = ".!?。।؟"
 _END = re.compile(rf"[{_ENDS}]+[\"'”’)]*(?=\s|$)")
 
 _INSIDE = rf"[^{_UNSPEAKABLE}{_ENDS} ]"
-"""What follows a sign that does not end the sentence, as in 3.5."""
+"""What may follow a sign that does not end the sentence, as in 3.5."""
 
 _LETTERS = "A-Za-zÀ-ɏ"
 
 _STRICTLY_INSIDE = """[0-9,"'”’)]"""
-"""The same before a sentence whose first words are ours: a model evades them where it can."""
+"""The same in a sentence with fixed first words, which a model tries to evade by such signs."""
 
 _UNHELPFUL = (
     "Absolutely",
@@ -68,16 +68,16 @@ _UNHELPFUL = (
     "Sure",
     "That depends",
 )
-"""Beginnings of refusals and of empty promises, and praise for asking."""
+"""Beginnings of refusals, of empty promises and of praise for asking, which are avoided."""
 
 _EVASIVE = (" both", " it depends", " it really depends", " that it depends", " it's up to")
-"""Not after an opening: an opinion was requested."""
+"""Phrases that are avoided after an opening, because an opinion was requested."""
 
 _UNTOLD = ("I don't know, you", "You haven't told", "No, you haven't")
-"""Not of what is no fact about the user."""
+"""Beginnings that are avoided unless a fact about the user was requested."""
 
 _UNABLE = ("I can't", "I cannot", "I can only", "I'm not able")
-"""Not to words that ask nothing of the assistant."""
+"""Beginnings that are avoided if the words request nothing of the assistant."""
 
 _AS_USER = (
     "My ",
@@ -85,29 +85,32 @@ _AS_USER = (
     *(f"I {letter}" for letter in "abcefgijklmnopqrsuvwxyz"),
     *(f"I'm {letter}" for letter in "abcdefghijklmopqrtuvwxyz"),
 )
-"""Not to a question about the user, as if it were about the assistant. "I don't know" stays."""
+"""Beginnings that are avoided for a question about the user, because they would be about the
+assistant. "I don't know" is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyForm:
-    """How long a reply is, and how it begins or does not begin."""
+    """The length of a reply, and its required or avoided beginnings."""
 
     opening: str = ""
-    """its first words, without a space behind them"""
+    """its first words, without a space after them"""
     least: int = 1
-    """sentences"""
+    """the minimum number of sentences"""
     most: int = 3
-    """sentences; 0: any number"""
+    """the maximum number of sentences; 0 for any number"""
     avoided: tuple[str, ...] = ()
-    """beginnings that it may not have, if it has no opening"""
+    """beginnings that it must not have, if it has no opening"""
     starts: tuple[str, ...] = ()
-    """how each sentence begins, the first one after the opening, `|` between several ways"""
+    """the beginning of each sentence, the first one after the opening, with `|` between
+    alternatives"""
     unnamed: tuple[str, ...] = ()
-    """words that it may not have, in lower case"""
+    """words that it must not contain, in lower case"""
     repetition_penalty: float = 1.0
+    """the minimum penalty; 1 for none"""
 
     def grammar(self, begun: str = "") -> str:
-        """Return the grammar (GBNF) of what follows the opening, or what was `begun` instead."""
+        """Return the grammar (GBNF) of the text after the opening, or after `begun` instead."""
         if not self.most:
             return SPEAKABLE
         opens, begun = not begun, begun or self.opening
@@ -145,7 +148,7 @@ class ReplyForm:
         return "\n".join(rules)
 
     def _start_after(self, sentence: int, begun: str) -> str:
-        """Return what follows the first words of the sentence with this number; empty: anything."""
+        """Return the rest of the required first words of this sentence; empty for any text."""
         starts = self.starts[sentence].split("|") if sentence < len(self.starts) else []
         begun = begun if sentence else begun.removeprefix(self.opening)
         space = " " if sentence or self.opening else ""
@@ -153,7 +156,7 @@ class ReplyForm:
         return _any_of(fitting, len(begun), space)
 
     def _avoided_after(self, begun: str) -> tuple[str, ...]:
-        """Return how a reply that has `begun` may not go on; before it, how it may not begin."""
+        """Return the forbidden continuations of `begun`, or the forbidden beginnings without it."""
         begun = begun.removeprefix(self.opening)
         return tuple(text[len(begun) :] for text in self.avoided if text.startswith(begun))
 
@@ -166,7 +169,7 @@ def _any_of(starts: Sequence[str], begun: int = 0, space: str = " ") -> str:
 
 
 def _letters_without(taken: set[str]) -> str:
-    """Return the letters that are not `taken`, as ranges, because a class is searched in order."""
+    """Return ranges of the letters that are not `taken`. Short classes are matched faster."""
     ranges: list[list[int]] = []
     for code in (*range(65, 91), *range(97, 123), *range(0xC0, 0x250)):
         if chr(code) in taken:
@@ -180,9 +183,9 @@ def _letters_without(taken: set[str]) -> str:
 
 @lru_cache(16)
 def _words_without(unnamed: tuple[str, ...]) -> list[str]:
-    """Return the rules of words that do not begin with one of the `unnamed`: a tree of letters.
+    """Return the rules of words that do not begin with any of `unnamed`, as a tree of letters.
 
-    A word that goes on may be none of them, but a model evades "beef" by "beefe".
+    Longer words are excluded too, because a model evades "beef" by "beefe".
     """
     following: dict[str, set[str]] = {}
     for text in sorted(unnamed, key=len):
@@ -232,14 +235,16 @@ def _not_begun_by(beginnings: tuple[str, ...], begun: bool) -> list[str]:
 FREE = ReplyForm(most=0)
 
 _FOREIGN_PENALTY = 1.1
-"""In German and Spanish a small model goes in circles within one sentence."""
+"""The repetition penalty in German and Spanish, where a small model repeats itself."""
 
 QUOTING = ReplyForm("It says that", most=2)
-"""Of a result that is anybody's words. Without it, ordered deeds were told as done."""
+"""The form for a result that may quote anybody. Without it, the model reported orders in it as
+done."""
 
 UNTOLD = ReplyForm(most=2, starts=("I don't know, you haven't told me|You haven't told me",))
-"""Of a fact about the user that nobody told. A small model invents one, above all if a client's
-own instruction stands without our examples. After "I don't know" alone it said "how tall I am"."""
+"""The form for a fact about the user that nobody has told. A small model invents one, mostly if a
+client's own instruction replaces our examples. After "I don't know" alone it said "how tall I am".
+"""
 
 _MIRRORED = {
     "i": "you",
@@ -255,12 +260,12 @@ _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Words, and the form of their answer."""
+    """A pattern of words, and the form of their answer."""
 
     pattern: re.Pattern[str]
     form: ReplyForm
     topic: bool
-    """the opening ends with what the user told about before"""
+    """whether the opening ends with the subject of the user's words before"""
 
 
 _TABLES = tomllib.loads(Path(__file__).with_name("reply_forms.toml").read_text(encoding="utf-8"))
@@ -302,10 +307,10 @@ _RULES = {
 
 
 def as_read(words: str) -> str:
-    """Return the words of the user that the model reads: with a note if they ask for a poem.
+    """Return the user's words as the model reads them, with a note if they request a poem.
 
-    A fact that the user states is read as the question for it, because a small model agrees to
-    "Sydney is the capital", but knows better if it is asked.
+    A stated fact is read as the question for it: a small model agrees with "Sydney is the capital
+    of Australia", but answers the question correctly.
     """
     if len(words) <= LONGEST_REQUEST and (fact := _fact(words)) and fact.question:
         return fact.question
@@ -314,11 +319,11 @@ def as_read(words: str) -> str:
 
 
 def is_untold(words: str, past: Past, instruction: str = "") -> bool:
-    """Return whether `words` ask for a fact about the user that nobody has told.
+    """Return True if `words` ask for a fact about the user that nobody has told.
 
-    `instruction`: one of a client's or the user's own; empty: ours. In doubt it is told: if the
-    user said anything of himself (of his sister, if it is about her), if a text is attached, or if
-    the instruction is about somebody or has a word of the question.
+    `instruction` is that of a client or the user; empty for ours. A fact counts as told if the user
+    said anything about himself (or about his sister, if it is about her), if a text is attached, or
+    if the instruction is about somebody or shares a word with the question.
     """
     plain = _plain(words)
     if not _has(plain, "untold") or any(_may_tell(turn, _subjects(plain)) for turn in past):
@@ -332,24 +337,24 @@ _STEM = re.compile(
     r"\b(?!(?:you|your|are|who|how|did|the|for|any|was|has|and|can|from|what|where|which|when|have"
     r"|does|know|tell|told|with|about|that|remember|everything)\b)[^\W\d_]{3,4}"
 )
-"""The beginning of a word that a question and an instruction may share."""
+"""Matches the beginning of a word that a question and an instruction may share."""
 
 
 def _subjects(plain: str) -> set[str]:
-    """Return the words of which one tells something of what is asked; empty: any word does."""
+    """Return the words that name the person in question; an empty set if it is the user."""
     words = {*_LETTERS_ONLY.findall(plain)}
-    return next((told for asked, told in _ALIKE if words & asked), set[str]())
+    return next((names for keys, names in _ALIKE if words & keys), set[str]())
 
 
 _LETTERS_ONLY = re.compile(r"[^\W\d_]+")
 _ALIKE: list[tuple[set[str], set[str]]] = [
-    ({*asked.split()}, {*asked.split(), *others.split()})
-    for asked, others in _TABLES["words"]["alike"]
+    ({*keys.split()}, {*keys.split(), *others.split()})
+    for keys, others in _TABLES["words"]["alike"]
 ]
 
 
 def _may_tell(turn: PastTurn, subjects: set[str]) -> bool:
-    """Return whether the user may have told something of himself, or of `subjects`, in `turn`."""
+    """Return True if the user may have told something about himself, or `subjects`, in `turn`."""
     words = turn.user_text
     if turn.attached or turn.calls or not words or words.startswith(AUDIO_INPUT):
         return True
@@ -406,7 +411,7 @@ def _form(words: str, past: Sequence[str], reply: str) -> ReplyForm:
 
 
 def _tables(words: str, plain: str, past: Sequence[str], tells: bool) -> list[str]:
-    """Return the names of the tables whose rules the words may fit, in order."""
+    """Return the names of the tables whose rules may match the words, in order."""
     if language := _language(words):
         return [language]
     tables = ["request"]
@@ -425,9 +430,10 @@ def _has(plain: str, words: str) -> bool:
 
 
 def _avoided(words: str, past: Sequence[str]) -> tuple[str, ...]:
-    """Return the beginnings that the reply to `words` may not have.
+    """Return the beginnings that the reply to `words` must not have.
 
-    What the user has told may be said as "I live in Oslo.", which is better than not at all.
+    A fact that the user told may be repeated, such as "I live in Oslo.", which is better than no
+    answer.
     """
     plain = _plain(words)
     mine, yours = _has(plain, "mine"), _has(plain, "yours")
@@ -448,7 +454,7 @@ def _plain(words: str) -> str:
 
 
 def _language(words: str) -> str:
-    """Return `german` or `spanish`; empty: another language."""
+    """Return `german` or `spanish`, or empty for any other language."""
     return next((name for name in ("german", "spanish") if _has(words.lower(), name)), "")
 
 
@@ -465,13 +471,13 @@ def _subject(words: str) -> str:
 
 
 def _topic(words: str) -> str:
-    """Return the subject of a sentence such as "My train leaves", as its hearer says it."""
+    """Return the subject of a sentence such as "My train leaves", from the listener's view."""
     match = re.match(r"(?:(my|our) (\w+)|(i|we) (?=have|\w+ (?:on|at|in)\b))", words.lower())
     return "" if match is None else f"your {match[2]}" if match[1] else "you"
 
 
 def _item(plain: str, reply: str) -> str:
-    """Return which part of `reply` the user means by "the second one", to begin its answer."""
+    """Return the part of `reply` that words such as "the second one" refer to; empty if none."""
     match = re.search(_WORDS["ordinal"], plain)
     listed = re.search(
         r"(?:[^,.:;!?]+, )+(?:and |or )?[^,.:;!?]+|[^,.:;!?]+ (?:and|or) [^,.:;!?]+", reply
@@ -495,9 +501,9 @@ class _Fact:
     """A fact that the user has stated, right or wrong."""
 
     opening: str
-    """how it is stated anew"""
+    """the beginning of the same fact"""
     question: str
-    """whose answer it is; empty: the user asked for more"""
+    """the question that it answers; empty if the user asked for more"""
 
 
 def _fact(words: str) -> _Fact | None:
@@ -512,7 +518,7 @@ def _fact(words: str) -> _Fact | None:
 
 
 def _disputed(words: str, past: Sequence[str]) -> ReplyForm | None:
-    """Return the form that stays with the answer to an earlier question, if the user doubts it."""
+    """Return the form that repeats the answer to an earlier question, if the user doubts it."""
     if not _has(_plain(words), "disputed"):
         return None
     for before in reversed(past[-3:]):
@@ -533,7 +539,7 @@ _RELATED = [({*names.split()}, {*others.split()}) for names, others in _TABLES["
 
 
 def _unnamed(words: str, past: Sequence[str]) -> tuple[str, ...]:
-    """Return what an idea or a plan may not name, because somebody does not like or have it."""
+    """Return the words that advice must not contain, because somebody dislikes or lacks them."""
     plains = [_plain(text) for text in (*past, words)]
     if not any(_has(plain, "advice") for plain in plains[-4:]) or _has(plains[-1], "story"):
         return ()
@@ -555,7 +561,7 @@ def _unnamed(words: str, past: Sequence[str]) -> tuple[str, ...]:
 
 
 def _parroted(words: str) -> tuple[str, ...]:
-    """Return how a reply would begin that says a statement of the user again."""
+    """Return the beginnings of a reply that would only repeat a statement of the user."""
     first = words.replace("’", "'").split(maxsplit=3)
     if "?" in words or len(first) < 4 or not all(map(_WORD.fullmatch, first[:2])):
         return ()

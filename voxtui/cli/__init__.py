@@ -1,6 +1,6 @@
-"""The command line: parse arguments, call a room that does the work, report failures.
+"""The command line: parse arguments, call the module that does the work, report failures.
 
-The functions here import that room when they run, so that `voxtui --help` imports no library.
+The functions here import that module when they run, so that `voxtui --help` imports no library.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 class WithWords(OrderedGroup):
-    """Takes a first argument with a space as words to begin the conversation with."""
+    """Takes a first argument with a space as the first words of the conversation."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -78,10 +78,10 @@ def cli(
 ) -> None:
     """Talk to your computer from the terminal, and hear it answer.
 
-    Without a command the screen opens; F1 lists its keys. Text from a pipe is what you talk about,
-    and words in quotes are your first question: git diff | voxtui "what changed?". Nothing leaves
-    this machine, unless brain.name is "remote": then your voice and words go to the server that
-    brain.remote.url names.
+    Without a command the screen opens; F1 lists its keys. Text from a pipe is attached to the
+    conversation, and words in quotes are your first question: git diff | voxtui "what changed?".
+    Nothing leaves this machine, unless brain.name is "remote": then your voice and words go to the
+    server that brain.remote.url names.
     """
     command, words = click.get_current_context().invoked_subcommand, ""
     if command is not None and is_words(command):
@@ -109,7 +109,7 @@ def cli(
 def open_screen(
     config: Config, files: tuple[Path, ...], continues: bool = False, words: str = ""
 ) -> int:
-    """Open the screen to talk about `files` and stdin. Return its exit code. Raises InputError."""
+    """Open the screen with `files` and stdin attached. Return its exit code. Raises InputError."""
     if not all(stream.isatty() for stream in (sys.stdout, sys.stderr)):
         raise InputError(
             "The screen needs a terminal.", "Without one: voxtui --plain, or voxtui ask FILE"
@@ -190,7 +190,7 @@ def main() -> NoReturn:
 
 
 def begin_again(error: RestartNeeded, possible: bool) -> NoReturn:
-    """Replace this process by the same command, from its arguments on."""
+    """Replace this process by the same command with the same arguments."""
     if not possible:
         refuse(f"voxtui: {error}")
     click.echo(f"voxtui: {error.message} Starting again without it.", err=True)
@@ -207,7 +207,7 @@ def refuse(sentence: str) -> NoReturn:
 def open_closed_streams() -> None:
     """Open /dev/null in place of each standard stream that the caller closed.
 
-    Otherwise the next file gets its number, and what a native library prints lands in that file.
+    Otherwise the next file gets its number, and the output of a native library lands in that file.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -23,21 +23,34 @@ if TYPE_CHECKING:
 
 FAILED_TURN, UNUSABLE, NOTHING_HEARD, INTERRUPTED = 1, 2, 3, 130
 
-FILE_PATH = click.Path(readable=False, path_type=Path)
-"""Without click's own check: reading the file gives the better error message."""
+
+class FilePath(click.Path):
+    """A path without click's own check: reading the file gives the better error message."""
+
+    def __init__(self) -> None:
+        super().__init__(readable=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":  # a Path of it would be the current folder
+            raise InputError("An empty argument names no file and holds no question.")
+        return super().convert(value, param, ctx)
+
+
+FILE_PATH = FilePath()
 
 MOVED_BENCHMARKS = ("serve", "transcribe")
-"""Commands of `voxtui bench` in older versions, for the makers of voxtui."""
+"""Commands of `voxtui bench` in older versions, only of use to the makers of voxtui."""
 
-LEAST_ADDRESS_SPACE = 1_000_000_000
-"""Bytes. With less, a native library may end the process, or loop, instead of reporting that."""
+LEAST_ADDRESS_SPACE = 1_300_000_000
+"""Minimum address space in bytes. With less, a native library may end the process or loop, instead
+of reporting the lack."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(slots=True)
 class CommonOptions:
-    """Global options. They may stand before or after the command."""
+    """Global options, allowed before or after the command."""
 
     config: Path | None = None
     sets: tuple[str, ...] = ()
@@ -58,7 +71,7 @@ class CommonOptions:
 
 
 def check_memory_limit() -> None:
-    """Raise InputError if this process may not have the memory that its libraries need."""
+    """Raise InputError if the process's memory limit is too low for its libraries."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if 0 <= limit < LEAST_ADDRESS_SPACE:  # no limit is -1, or larger than any memory
         raise InputError(
@@ -68,7 +81,7 @@ def check_memory_limit() -> None:
 
 
 def with_options(config: Config, brain: str | None = None, **values: object) -> Config:
-    """Return `config` with the values of options, by key with two underscores; None: as it is."""
+    """Return `config` with the values of options, by key with two underscores, except None."""
     from voxtui.settings.sources import with_value
 
     if brain:
@@ -125,7 +138,7 @@ class OrderedGroup(click.Group):
 
 
 class FirstIsDefault(OrderedGroup):
-    """Runs its first command unless the first argument names another, or asks for help."""
+    """Runs its first command unless the first argument names another one or asks for help."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         default, *_ = self.commands

@@ -53,7 +53,7 @@ def history(
 ) -> None:
     """List the stored conversations, newest first, or those with all WORDS.
 
-    `voxtui --continue` goes on with the newest one, /history in the window with any.
+    `voxtui --continue` resumes the newest one, /history in the window any of them.
     """
     if (export is not None) + (delete is not None) + forget_all + bool(words) > 1:
         raise click.UsageError("Give WORDS, or one of --export, --delete and --forget-all.")
@@ -105,7 +105,7 @@ def doctor(options: CommonOptions, part: str | None, loopback: bool, as_json: bo
 @json_option
 @global_options
 def show_config(options: CommonOptions, as_json: bool) -> None:
-    """Print the settings in force, and where each comes from."""
+    """Print the settings in use, and the source of each."""
     loaded = options.load()
     from voxtui.commands.config_command import show, show_json
 
@@ -168,7 +168,7 @@ def fetch(
 def tools(options: CommonOptions, as_json: bool) -> None:
     """List what voxtui can do for you, or allow tools of your MCP servers.
 
-    Your servers stand in your config file as [[mcp.server]]; docs/tools.md shows one.
+    Configure your servers in your config file as [[mcp.server]]; docs/tools.md shows one.
     """
     if click.get_current_context().invoked_subcommand is None:
         config = options.load().config
@@ -187,8 +187,8 @@ def tools(options: CommonOptions, as_json: bool) -> None:
 def allow(options: CommonOptions, server: str, names: tuple[str, ...], always: bool) -> None:
     """Start SERVER, show its tools, and allow some of them.
 
-    At a terminal each tool is a question. With names, these are allowed without one, and each
-    call waits for a key unless --always stands there.
+    At a terminal you are asked about each tool. Tools that you name are allowed without a question.
+    Each call then waits for a key, unless you add --always.
     """
     config = options.load().config
     from voxtui.commands.tools_command import allow as allow_tools
@@ -201,7 +201,7 @@ def allow(options: CommonOptions, server: str, names: tuple[str, ...], always: b
 @click.argument("names", nargs=-1, metavar="[TOOL]...")
 @global_options
 def forbid(options: CommonOptions, server: str, names: tuple[str, ...]) -> None:
-    """Allow these tools of SERVER no longer; without names, none of them."""
+    """Forbid these tools of SERVER; without names, all of them."""
     options.load()
     from voxtui.commands.tools_command import forbid as forbid_tools
 

@@ -44,11 +44,11 @@ def ask(
 ) -> None:  # fmt: skip
     """Answer sound FILES, each as a conversation of its own, or "a question in quotes".
 
-    Such a question is about the text of a pipe, if there is one: git log -5 | voxtui ask "what
-    changed?". A single - means that the text of stdin is the question.
+    The text of a pipe is attached to such a question: git log -5 | voxtui ask "what changed?". With
+    a single - the question is read from stdin.
 
-    The answers go to stdout. The exit code is 1 if a turn failed, 2 if nothing could be done, and
-    3 if nothing was heard in a file.
+    The answers go to stdout. The exit code is 1 if a turn failed, 2 if nothing could be done, and 3
+    if nothing was heard in a file.
     """
     if not files and text is None:
         raise click.UsageError("Missing argument 'FILES...', - or --text.")
@@ -147,10 +147,10 @@ def say(
 @click.command()
 @global_options
 def mcp(options: CommonOptions) -> None:
-    """Lend ears and a voice to a coding assistant: claude mcp add voxtui -- voxtui mcp
+    """Let a coding assistant hear and speak: claude mcp add voxtui -- voxtui mcp
 
     A server of the Model Context Protocol on stdin and stdout. The microphone is open only while
-    the assistant asks for your words, after a cue, and for 60 seconds at most.
+    the assistant asks for your words, after a cue, and for at most 60 seconds.
     """
     config = options.load().config
     from voxtui.commands.dictation.dictation_daemon import resident_command

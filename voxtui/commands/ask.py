@@ -39,9 +39,9 @@ class AskOptions:
     wav: Path | None = None
     play: bool = False
     paced: bool = True
-    """clips are fed in real time"""
+    """whether clips are fed in real time"""
     together: bool = False
-    """the questions are turns of one conversation"""
+    """whether the questions are turns of one conversation"""
     quiet: bool = False
     attachment: Attachment | None = None
 
@@ -49,16 +49,16 @@ class AskOptions:
 STDIN_FILENO = 0
 
 LONGEST_TEXT = 1_000_000
-"""Characters of a question. A model reads far less; this bounds the memory."""
+"""Maximum characters of a question. A model reads far less; the limit bounds the memory."""
 
 
 def words_and_text(
     files: Sequence[Path], text: str | None
 ) -> tuple[Sequence[Path], str | None, Attachment | None]:
-    """Return the files, the words of the question, and the text of a pipe that they are about.
+    """Return the files, the words of the question, and the piped text that they are about.
 
-    An argument with a space that is no file is words. A text is read from a pipe beside such words,
-    or where `-` stands beside --text. Raises InputError.
+    An argument with a space that is no file is words. Text is read from a pipe beside such words,
+    or for `-` beside --text. Raises InputError.
     """
     if text is not None:
         return ((), text, read_attachment(STDIN)) if [*files] == [STDIN] else (files, text, None)
@@ -106,7 +106,7 @@ def _question(text: str, place: str) -> str:
 def run(
     config: Config, asked: Sequence[Clip | str], files: Sequence[Path], options: AskOptions
 ) -> set[Outcome]:
-    """Answer `asked`, see `questions`. Return the outcomes of the turns. Raises VoxtuiError."""
+    """Answer each file or text of `asked`. Return the outcomes of the turns. Raises VoxtuiError."""
     if (options.wav or options.play) and config.voice.engine == "none":
         raise InputError("--speak and --play need a voice, and voice.engine is none.")
     config = replace(config, session=SessionConfig())  # no conversation is kept here
@@ -134,7 +134,7 @@ def run(
 def _speaker(
     audio: AudioConfig, options: AskOptions, file: FileSpeaker | None
 ) -> tuple[Speaker, bool]:
-    """Return the speaker and whether it plays aloud. Raises DeviceError."""
+    """Return the speaker, and whether it is audible. Raises DeviceError."""
     if not (options.play and can_play(audio)):
         return file or SilentSpeaker(), False
     loud = build_speaker(audio.output)
@@ -151,7 +151,7 @@ def answer(
 ) -> set[Outcome]:
     """Run a turn for each question and print its answer. Return the outcomes of the turns.
 
-    Raises the error of a start that failed.
+    Raises the error of a failed start.
     """
     outcomes: set[Outcome] = set()
     talkative = not (options.as_json or options.quiet)
@@ -198,7 +198,7 @@ def _print_answer(arriving: Iterator[events.Event], options: AskOptions) -> Turn
 
 
 def reading_line(reading: events.PrefillProgress) -> str:
-    """Return how much of a text is read; empty at its end."""
+    """Return the progress of reading a long text; empty at its end."""
     if reading.ended:
         return ""
     left = "" if reading.seconds_left is None else f", {reading.seconds_left:.0f} s left"

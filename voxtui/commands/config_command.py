@@ -1,4 +1,4 @@
-"""`voxtui config`: the settings in force, and where each comes from."""
+"""`voxtui config`: print the settings in use, and the source of each."""
 
 from __future__ import annotations
 

@@ -23,13 +23,13 @@ LEVEL_SECONDS = 1.5
 POLL_SECONDS = 0.05
 
 HELD = "A device that another program holds alone is not seen."
-"""PortAudio lists a device only if it can open it."""
+"""The explanation of a missing device: PortAudio lists a device only if it can open it."""
 
 
 def run(audio: AudioConfig, everything: bool = False, as_json: bool = False) -> None:
     """Print the devices, mark those in use, and print the microphone's level.
 
-    Include those that a person would not choose if `everything`. Raises DeviceError, at the end if
+    `everything` includes devices that a person would not choose. Raises DeviceError, at the end if
     a configured device is missing.
     """
     with native_stderr_in(native_log()):
@@ -125,7 +125,7 @@ def _level(microphone: Microphone) -> str:
 
 
 def hear(microphone: Microphone) -> tuple[float, str | None]:
-    """Return the peak (0..1) of LEVEL_SECONDS, and the error if the microphone was lost."""
+    """Return the peak (0 to 1) of LEVEL_SECONDS, and the error if the microphone was lost."""
     peak, lost = 0.0, Queue[str]()
     try:
         microphone.open(lambda frame: None, lost.put)

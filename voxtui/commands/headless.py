@@ -30,7 +30,7 @@ class Headless:
     def events(
         self, question: Clip | str, paced: bool = True, held: float | None = None
     ) -> Iterator[Event]:
-        """Ask `question`, and yield every event up to TurnFinished. Raises the error of a bug.
+        """Ask `question`, and yield every event up to TurnFinished. Raises the error of a Died.
 
         The key is released after `held` seconds of a clip.
         """
@@ -55,10 +55,10 @@ class Headless:
 
 @contextmanager
 def headless(make_engine: MakeEngine, quiet: bool = False) -> Generator[Headless]:
-    """Start an engine, show each step of the start on a terminal, and close it at the end.
+    """Start an engine, show the loading on a terminal unless `quiet`, and close it at the end.
 
-    Show no steps and no notices if `quiet`.
-    Raises the error of a start that failed, and DeviceError if a device cannot be opened.
+    `quiet` hides notices, too. Raises the error of a failed start, and DeviceError if a device
+    cannot be opened.
     """
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     engine = make_engine(events.put)

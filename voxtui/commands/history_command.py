@@ -12,7 +12,7 @@ import click
 from voxtui.storage.conversation_database import Conversations, as_markdown, history_file
 
 SHOWN = 20
-"""Conversations that a terminal shows; a pipe gets all."""
+"""Maximum conversations on a terminal; a pipe gets all."""
 
 NOT_KEPT = "No conversation is stored. /history in the window asks once whether to."
 
@@ -56,7 +56,7 @@ def delete(number: int) -> None:
 
 
 def forget_all() -> None:
-    """Erase every conversation, after a question at a terminal. Raises InputError."""
+    """Erase every conversation, after confirmation at a terminal. Raises InputError."""
     conversations = _conversations()
     count = conversations.count()
     if sys.stdin.isatty() and not click.confirm(f"Erase all {count:,} stored conversations?"):

@@ -27,11 +27,11 @@ class Listed:
     name: str
     needed: bool
     path: str | None
-    """the place of the files; None: they are not here"""
+    """the place of the files, or None if they are missing"""
     problem: str = ""
-    """the reason why the files here cannot be used"""
+    """the reason for which the files cannot be used"""
     size: int | None = None
-    """bytes; None for the user's own"""
+    """the size in bytes; None for the user's own file"""
     licence: str = ""
     note: str = ""
     repository: str = ""
@@ -85,7 +85,7 @@ def _row(model: Listed) -> str:
 
 
 def kokoro_directory(config: Config, language: str = "en") -> Path:
-    """Return the directory of Kokoro, if it has its English voice and that of `language`."""
+    """Return Kokoro's directory, if it has the English voice and that of `language`."""
     files = partial(installed.kokoro_files, config.voice, rehash=True, small=False)
     files()
     return files(language=language).model.parent
@@ -100,7 +100,7 @@ def fetch(
 ) -> None:
     """Download the model `name`, or the chat model of `config`. Raises ModelError, InputError.
 
-    `language` names a voice of Kokoro to fetch, too; empty: that of `config`.
+    It also fetches the Kokoro voice of `language`; empty means that of `config`.
     """
     if language and name != "kokoro":
         raise InputError(
@@ -156,9 +156,10 @@ def _still_lacking(model: catalogue.Model) -> Iterator[str]:
 def _named(
     config: Config, name: str | None, language: str
 ) -> tuple[catalogue.Model | Path, Callable[[], Path]]:
-    """Return a model, or the path of the user's own, and the function that finds it.
+    """Return a model or the path of the user's own, and the function that locates its files.
 
-    None: the chat model of `config`. Both functions raise ModelError; this one InputError too.
+    None stands for the chat model of `config`. Both functions raise ModelError; this one also
+    raises InputError.
     """
     if name == "voxtral":
         repository = config.brain.voxtral.model

@@ -1,4 +1,4 @@
-"""A conversation in lines, for screen readers and for terminals without a full screen."""
+"""A conversation in lines of text, for screen readers and for terminals without a full screen."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from voxtui.terminal.text_input import clipboard_text
 from voxtui.wiring import LocalFactories, devices_engine, sample_clips
 
 NOT_HERE = ("copy", "history", "panel")
-"""Commands of the screen only."""
+"""Commands that only the screen has."""
 
 HELP = "\n".join(
     (
@@ -61,7 +61,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The input has ended."""
+    pass
 
 
 Item: TypeAlias = UserSessionEvent | Line | Closed
@@ -77,9 +77,9 @@ class Plain:
         typed_live: bool,
         quiet: bool = False,
     ) -> None:
-        """`typed_live` False: the lines come from a file or pipe, and each waits for the last.
+        """Lines come from a keyboard if `typed_live`; else each line waits for the previous turn.
 
-        Print no status if `quiet`.
+        `quiet` prints no status.
         """
         self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self.session = LocalSession(make_engine, self._inbox.put, config, clips, factories)
@@ -87,14 +87,14 @@ class Plain:
         self._typed_live = typed_live
         self._quiet = quiet
         self._lines: deque[str] = deque()
-        """lines of a file or pipe that wait for the turn before them"""
+        """lines of a file or pipe that wait for the previous turn"""
         self._loading = ""
         self._reading = False
-        """the seconds that a long text takes are printed"""
+        """whether the time for reading a long text was printed"""
         self._introduced = False
         self._missed: set[events.Countdown] = set()
         self._in_reply = False
-        """the last printed line holds a reply and is not ended yet"""
+        """whether the last printed line is a reply that has not ended"""
         self._all_done = True
         self._closed = False
 
@@ -104,10 +104,10 @@ class Plain:
         attachments: Sequence[Attachment] = (),
         continues: bool = False,
     ) -> bool:
-        """Talk about `attachments` until `lines` end, or /quit. Return whether every line was done.
+        """Talk about `attachments` until `lines` end, or /quit. Return True if every line was done.
 
-        `continues`: begin with the newest stored conversation. Raises what ended a thread, and the
-        error of a failed start unless the user can retry at the keyboard.
+        `continues` resumes the newest stored conversation. Raises the error of a failed thread, and
+        that of a failed start unless the user can retry at the keyboard.
         """
         self.session.start(self._continued() if continues else ())
         for text in attachments:
@@ -166,7 +166,7 @@ class Plain:
         click.echo(line)
 
     def _status(self, line: str) -> None:
-        """Print a status line on stderr: stdout holds only the conversation."""
+        """Print a status line on stderr, because stdout holds only the conversation."""
         self._end_reply()
         if not self._quiet:
             click.echo(line, err=True)
@@ -185,7 +185,7 @@ class Plain:
             self._in_reply = False
 
     def _show(self, event: UserSessionEvent) -> None:
-        """Print `event`, unless a line says nothing of it. Raises what ended a thread."""
+        """Print `event` if a line can show it. Raises the error of a failed thread."""
         match event:
             case events.ReplyText(_, text):
                 self._show_reply(text)
@@ -239,7 +239,7 @@ class Plain:
                 pass
 
     def _show_loading(self, step: str, fraction: float | None) -> None:
-        """Print each step once, and each tenth of a step that is measured."""
+        """Print each loading step once, and again at each tenth if its fraction is known."""
         done = "" if fraction is None else f" {int(fraction * 10) * 10}%"
         if self._loading != (line := f"Loading: {step}{done}."):
             self._loading = line
@@ -262,7 +262,7 @@ class Plain:
             self._complain(f"{error} /again: try again.")
 
     def _show_reading(self, reading: events.PrefillProgress) -> None:
-        """Print the beginning and the end, because a line for each token would drown the rest."""
+        """Print the beginning and the end only: a line per token would hide the rest."""
         if reading.ended:
             self._status("The text is read.")
         elif not self._reading and reading.seconds_left is not None:
@@ -390,14 +390,14 @@ class Plain:
 
 
 def indented(text: str) -> str:
-    """Indent all lines but the first, so that none looks like one of the user or of a tool."""
+    """Indent all lines but the first, so that none looks like a line of the user or of a tool."""
     return text.replace("\n", "\n     ")
 
 
 def typed_lines(source: int = 0) -> Iterator[str]:
-    """Read the lines of a file descriptor until it ends or fails, as when its terminal is gone.
+    """Read the lines of a file descriptor until it ends or fails, such as a closed terminal.
 
-    Reads no line of `sys.stdin`: a thread that waits for one would still hold its lock when the
+    Does not use `sys.stdin`: a thread that waits for a line would still hold its lock when the
     interpreter ends.
     """
     with suppress(OSError), open(source, "rb", buffering=0, closefd=False) as raw:

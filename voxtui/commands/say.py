@@ -42,7 +42,7 @@ PATIENCE_SECONDS = 30.0
 
 
 def run(config: Config, texts: Iterator[str], wav: Path | None) -> bool:
-    """Speak `texts`, or into `wav`. Return False if a passage failed. Raises VoxtuiError."""
+    """Speak `texts`, aloud or into `wav`. Return False if a passage failed. Raises VoxtuiError."""
     with file_speaker(wav) as file:
         speaker = file or build_speaker(config.audio.output)
         with native_stderr_in(native_log()), _closing(speaker):
@@ -67,7 +67,7 @@ def _closing(part: Closable) -> Generator[None]:
 
 
 def source(arguments: Sequence[str], text: str | None, clipboard: bool) -> Iterator[str]:
-    """Return the passages of a file, words or the clipboard; else of stdin. Raises InputError."""
+    """Return the passages of a file, words, the clipboard or stdin. Raises InputError."""
     if bool(arguments) + (text is not None) + clipboard > 1:
         raise InputError("FILE or WORDS, --text and --clipboard exclude each other.")
     path = Path(arguments[0]) if _names_file(arguments) else None
@@ -90,7 +90,7 @@ def source(arguments: Sequence[str], text: str | None, clipboard: bool) -> Itera
 
 
 def _names_file(arguments: Sequence[str]) -> bool:
-    """Return True if there is one argument, and it is a file or looks like the path of one."""
+    """Return True if there is one argument that is a file or looks like a path."""
     if len(arguments) != 1:
         return False
     looks_like_path = re.fullmatch(r"-|\S*[/.]\w+\S*", arguments[0]) is not None
@@ -132,9 +132,9 @@ def read_aloud(
     language: str = "en",
     stopped: StopFlag | None = None,
 ) -> int:
-    """Speak `texts` clause by clause, as they arrive; block until the last sound, or `stopped`.
+    """Speak `texts` clause by clause as they arrive; block until the last sound, or `stopped`.
 
-    Return how many passages the voice failed at. Raises VoxtuiError.
+    Returns the number of passages that the voice failed to speak. Raises VoxtuiError.
     """
     first = next(texts, None)
     if first is None:

@@ -1,4 +1,4 @@
-"""Cut sound into utterances at its pauses, while it arrives."""
+"""Cut sound into utterances at pauses, while it arrives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAUSE_SECONDS = 0.5
 """Silence that ends a segment."""
 
 LONGEST_SECONDS = 25.0
-"""A segment without a pause is cut here, because Moonshine was trained on less than 30 s."""
+"""Maximum length of a segment, because Moonshine was trained on less than 30 s."""
 
 
 class Segmenter:
@@ -37,7 +37,7 @@ class Segmenter:
         return self.recording.extent.speech_seconds >= self._min_speech
 
     def push(self, frame: Frame) -> Utterance | None:
-        """Take the next frame; return the utterance that it ends. Raises the detector's error."""
+        """Take the next frame; return an utterance that it ends. Raises the detector's error."""
         self.recording.append(frame, self._gate.verdict(self._detector.probability(frame)))
         recording = self.recording
         if not recording.extent.speech_seconds:
@@ -78,7 +78,7 @@ def _part(recording: Recording, start: int, end: int | None) -> Recording:
 
 
 def _best_cut(recording: Recording) -> int:
-    """Return the middle of the longest pause in the second half; without a pause, the end."""
+    """Return the middle of the longest pause in the second half, or the end without a pause."""
     verdicts = recording.verdicts
     best = (0, len(verdicts))
     length = 0

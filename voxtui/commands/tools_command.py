@@ -29,7 +29,7 @@ from voxtui.tools.mcp.visible_text import visible, visible_line
 CHOICES = {"n": "no", "a": "with a key", "w": "always"}
 
 MANY = 10
-"""Tools of servers from which on reading them at the first start takes half a minute."""
+"""Number of servers' tools from which the first start takes half a minute to read them."""
 
 
 def list_tools(config: Config, as_json: bool) -> None:
@@ -139,7 +139,7 @@ def _problems(config: Config) -> Iterable[tuple[McpServer, str]]:
 
 
 def _show(tool: ListedTool) -> None:
-    """Print all that the user allows: the whole description, and the arguments."""
+    """Print what the user approves: the whole description, and the arguments."""
     click.echo(
         f"\n{visible_line(tool.name)}{'  (says that it only reads)' if tool.read_only else ''}"
     )

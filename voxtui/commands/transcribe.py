@@ -33,7 +33,7 @@ Recognise = Callable[["Samples"], str]
 BLOCK_BYTES = 1 << 20
 
 LARGEST_STDIN = 4 << 30
-"""Bytes of a sound on stdin: the most that a WAV file can hold."""
+"""Maximum bytes on stdin, as much as a WAV file can hold."""
 
 POLL_SECONDS = 0.2
 
@@ -49,14 +49,14 @@ class TranscriptSegment:
     file: str
     start: float
     end: float
-    """seconds from the beginning of the file to the first and the last speech"""
+    """the end of speech, like `start` in seconds from the beginning of the file"""
     text: str
 
 
 def run(config: Config, files: Sequence[Path], form: str, quiet: bool = False) -> bool:
     """Print the transcripts of `files` as text, json, srt or vtt (`form`). Raises VoxtuiError.
 
-    Return False if nothing was heard in one of them. `-` is the sound on stdin.
+    Returns False if a file has no speech. `-` is the sound on stdin.
     """
     if form in ("srt", "vtt") and len(files) > 1:
         raise InputError(f"--format {form} takes one file at a time.")
@@ -74,7 +74,7 @@ def run(config: Config, files: Sequence[Path], form: str, quiet: bool = False) -
 
 @contextmanager
 def sound_file(path: Path) -> Generator[Sound]:
-    """Yield the sound at `path`; of stdin a copy, because most formats seek. Raises InputError."""
+    """Yield the sound at `path`; for stdin a copy, because most formats seek. Raises InputError."""
     if path != STDIN:
         yield Sound(path, path.name)
         return
@@ -95,7 +95,7 @@ def sound_file(path: Path) -> Generator[Sound]:
 def _copy_stdin(copy: IO[bytes], sound: Path) -> None:
     """Copy stdin to `copy`, the file `sound`. Raises InputError if it is no sound or too long.
 
-    The format is judged by the first megabyte: a stream that is none may never end.
+    The first megabyte decides the format, because a stream without one may never end.
     """
     size, checked = 0, False
     while True:
@@ -176,9 +176,9 @@ def segments(
 ) -> Iterator[TranscriptSegment]:
     """Yield the segments of `sound` (mono float32, 16 kHz, in pieces of any length) one by one.
 
-    `name` is the name of its file. `on_foreign` gets the start, in seconds, of a segment that is
-    left out, because it is in a language that the recogniser does not know. Raises ModelError of
-    `recognise` and of the detector.
+    `name` is the file's name. `on_foreign` gets the start, in seconds, of a segment that is omitted
+    because the recogniser does not know its language. Raises ModelError of `recognise` and the
+    detector.
     """
     counted = enumerate(frames(sound), 1)
     found = (Frame(samples, count * FRAME_SECONDS, name) for count, samples in counted)

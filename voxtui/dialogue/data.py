@@ -17,7 +17,7 @@ Samples: TypeAlias = "NDArray[np.float32]"
 Indices: TypeAlias = "NDArray[np.intp]"
 
 SAMPLE_RATE = 16_000
-"""Hz, of the input of every detector and brain."""
+"""Sample rate in Hz of the input of every detector and brain."""
 
 FRAME_SAMPLES = 512
 """Samples in a frame: 32 ms, the window Silero VAD is trained on."""
@@ -25,7 +25,8 @@ FRAME_SAMPLES = 512
 FRAME_SECONDS = FRAME_SAMPLES / SAMPLE_RATE
 
 AUDIBLE = 10 ** (-50 / 20)
-"""-50 dBFS. A quieter sample counts as inaudible, so it is neither a first nor a last sound."""
+"""Amplitude of -50 dBFS. A quieter sample counts as inaudible, so it is neither a first nor a last
+sound."""
 
 MICROPHONE = "microphone"
 
@@ -59,9 +60,9 @@ class Frame:
     source: str = MICROPHONE
     """`microphone`, or the name of the clip that replaces it"""
     overflow: bool = False
-    """sound just before it was lost: the device was not read in time"""
+    """whether sound was lost just before this frame, because the device was not read in time"""
     echo_free: bool = False
-    """our own speech was removed from it"""
+    """whether our own speech was removed from it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ class UserTranscript:
 
     text: str
     doubtful: tuple[int, ...] = ()
-    """the words of `text` that may be others, by number from 0"""
+    """the numbers, from 0, of the words of `text` that the recogniser doubts"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +133,9 @@ class ToolCall:
 
     name: str
     arguments: str = "{}"
-    """a JSON object"""
+    """the arguments, a JSON object"""
     id: str = ""
-    """the brain's own name for this call; empty: none"""
+    """the brain's own name for this call; may be empty"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +149,9 @@ class SpeechChunk:
     samples: Samples
     """shape (n,), float32, mono"""
     rate: int
-    """Hz"""
+    """sample rate in Hz"""
     text: str
-    """the clause of this chunk; of several chunks of a clause, only the first has it"""
+    """the clause that is spoken; empty in all but the first of several chunks of a clause"""
 
     @property
     def seconds(self) -> float:

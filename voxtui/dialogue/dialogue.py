@@ -1,4 +1,4 @@
-"""The state of one conversation, which the engine's rooms share."""
+"""The state of one conversation, which the parts of the engine share."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import Past, ReplyOptions, Skills
 
 BEGUN_RECENTLY = timedelta(minutes=1)
-"""A text that was begun longer ago gets the time of its last key. Until then the work on it stays
-valid."""
+"""Maximum age of the first key of a typed text whose time the brain is told, so that work ahead
+stays valid. Later the brain is told the present time."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrontEnd:
     captions: bool = False
     confirms: bool = False
-    """It answers KeyNeeded by a key; otherwise no tool that acts is run."""
+    """whether it answers KeyNeeded by a key; without, tools that act are refused"""
 
 
 NO_FRONT_END = FrontEnd()
@@ -31,7 +31,10 @@ NO_FRONT_END = FrontEnd()
 
 @dataclass(slots=True, eq=False)
 class Dialogue:
-    """Only the engine's thread changes it. Other threads may read `state`, post and emit."""
+    """The state of one conversation.
+
+    Only the engine's thread changes it. Other threads may read `state`, post and emit.
+    """
 
     inbox: Inbox
     components: Components
@@ -41,7 +44,7 @@ class Dialogue:
     emit: Callable[[Event], object]
     skills: Skills | None
     options: ReplyOptions
-    """Those of the next answer, without the time."""
+    """the options of the next answer, without the time"""
     front_end: FrontEnd = NO_FRONT_END
     state: State = State.LOADING
 
@@ -51,12 +54,15 @@ class Dialogue:
         return self.state is State.READY and self.listener.recording is None
 
     def timed_options(self, past: Past, begun: datetime | None = None) -> ReplyOptions:
-        """Return the options of a turn after `past` that the user began at `begun` (None: now)."""
+        """Return the options of a turn after `past` that the user began at `begun`, or now."""
         at = self.local_time(begun)
         return self.options if at is None else self.options.with_clock(clock_line(at, past))
 
     def local_time(self, begun: datetime | None = None) -> datetime | None:
-        """Return the time to tell the brain: `begun` if recent, or now; None: none. Any thread."""
+        """Return the time to tell the brain: `begun` if it is recent, else now. Any thread.
+
+        None if there are no skills, or if `brain.clock` is off.
+        """
         if self.skills is None or not self.config.current.brain.clock:
             return None
         now = self.skills.now()
@@ -68,7 +74,7 @@ class Dialogue:
 
 
 def clock_line(now: datetime, past: Past) -> str:
-    """Return the line that stands before the user's words, and stays with them.
+    """Return the line with the time, which stands before the user's words in the history.
 
     It has the date only if no past turn of this day has it, because each digit is a token.
     """

@@ -1,7 +1,7 @@
 """The engine: an actor with one thread, to which every other thread posts commands and frames.
 
-During an answer the thread is inside that turn. The turn's cancel flag ends the turn early; `post`
-sets that flag on the caller's thread.
+During an answer this thread runs that turn. The turn's cancel flag ends the turn early; `post` sets
+that flag on the caller's thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from voxtui.errors import VoxtuiError
 from voxtui.settings.schema import Config
 
 LEAVING_SECONDS = 0.3
-"""Maximum wait for the parts when quitting. The chat model's process ends within it."""
+"""Maximum wait for the components when quitting. The chat model's process ends within it."""
 
 RINGING = -1
 """The result of a Silence that stopped a timer between two of its sentences."""
@@ -50,7 +50,7 @@ on during a suspend (Ctrl+Z)."""
 
 @dataclass(frozen=True, slots=True)
 class _Newer:
-    """A StopFlag that is set by a turn after `turn`."""
+    """A StopFlag that is set as soon as there is a turn after `turn`."""
 
     inbox: Inbox
     turn: TurnHandle
@@ -62,9 +62,9 @@ class _Newer:
 class Engine:
     """Drives devices and models through turns.
 
-    `emit` is called on several threads and returns at once. `skills` None: the brain answers
-    everything. Where the models are not owned, the engine is one of several in a server, so bugs of
-    other threads are not its own.
+    `emit` is called on several threads and must return at once. Without `skills` the brain answers
+    everything. If the models are not owned, a server runs several engines, so this engine does not
+    report exceptions of other threads.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Engine:
         self._announcer = Announcer(self._dialogue)
         self._owns_models = models.owned
         self._closing_at: float | None = None
-        """When `close` was called first (monotonic seconds)."""
+        """Monotonic seconds of the first call of `close`."""
         self._excepthook = threading.excepthook
         self._thread = threading.Thread(target=self._run, name="voxtui-engine", daemon=True)
 
@@ -133,7 +133,7 @@ class Engine:
         return self._listener.seconds_left
 
     def start(self, past: Past = ()) -> None:
-        """Begin with `past`; load on the engine's thread. Raises VoxtuiError if none can start."""
+        """Start the thread, with the history `past`. Raises VoxtuiError if it cannot start."""
         self._history.resume(past)
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
@@ -145,11 +145,11 @@ class Engine:
             threading.excepthook = self._thread_died
 
     def post(self, command: commands.Command) -> int:
-        """Do `command` in its order among all commands and frames.
+        """Queue `command`, in order with all other commands and frames.
 
-        Returns the number of the turn that it begins, answers or ends; 0: of none; negative: of an
-        announcement. What must not wait for the engine's thread is done before this returns: a
-        turn is cancelled, a voice is silenced, the microphone is attended.
+        Returns the number of the turn that it begins, answers or ends; 0 if there is none; a
+        negative number for an announcement. What cannot wait for the engine's thread is done before
+        this returns: the turn is cancelled, the voice is silenced, the microphone is attended.
         """
         if isinstance(command, commands.Mute):
             self._components.muted = command.muted
@@ -168,7 +168,7 @@ class Engine:
         return number
 
     def push(self, frame: Frame) -> None:
-        """Take the next frame of any source. Speech in it may cancel the answer in progress."""
+        """Queue the next frame of any source. Speech in it may cancel the answer in progress."""
         if self.state is State.LOADING and not self._inbox.turn_waits:
             return  # no turn uses it, and thousands of frames may arrive during the loading
         answering, barge_in = self._inbox.answering, self._barge_in
@@ -182,10 +182,10 @@ class Engine:
         self._inbox.push(frame)
 
     def close(self, seconds: float | None = None) -> None:
-        """End the turn in progress, or the loading; close every part and join the thread.
+        """End the turn or the loading in progress, close every component, and join the thread.
 
-        Waits `seconds` at most, because loading a model cannot be interrupted. They count from the
-        first call, so that a front end may begin with 0 and leave its screen meanwhile.
+        Waits for at most `seconds`, because loading a model cannot be interrupted. The time counts
+        from the first call, so a front end may first call it with 0 and close its screen meanwhile.
         """
         if self._closing_at is None:
             self._closing_at = time.monotonic()
@@ -211,7 +211,7 @@ class Engine:
     # The engine's thread.
 
     def _run(self) -> None:
-        """Load the parts; then take one item after the other until Quit. The engine's thread."""
+        """Load the components; then handle queued items until Quit. Runs on the engine's thread."""
         try:
             if self._skills is not None:
                 self._skills.start(self._announcer.report)
@@ -240,7 +240,7 @@ class Engine:
             self._components.close()
 
     def _next(self) -> Frame | Posted | None:
-        """Return the next item, and transcribe meanwhile; None: the recording's source stopped."""
+        """Return the next item; transcribe while waiting. None: the recording's source stopped."""
         if (frame := self._inbox.replayed()) is not None:
             return frame
         while (wait_s := self._turns.idle.wait_s) is not None and self._inbox.empty():
@@ -342,7 +342,7 @@ class Engine:
         self._turns.prefill.read_history()
 
     def _replace_parts(self, change: commands.ReplaceComponents) -> None:
-        """Use the parts of `change`; if one of them fails, keep all present parts."""
+        """Use the components of `change`; if one of them fails, keep all present ones."""
         self._turns.idle.end()  # it uses the brain, which may be closed
         if self._dialogue.state is State.LOADING:  # the start failed
             self._components.adopt(change)
@@ -363,7 +363,7 @@ class Engine:
         self._turns.prefill.read_history()
 
     def _replace_microphone(self, opening: object, message: str) -> None:
-        """Replace the lost microphone; answer the speech that it had captured."""
+        """Replace the lost microphone, and answer the speech that it captured before."""
         if self._dialogue.state is State.LOADING or not self._components.devices.is_in_use(opening):
             return
         devices = self._components.devices
@@ -387,7 +387,7 @@ class Engine:
         self._dialogue.enter(State.READY)
 
     def _replace_speaker(self) -> None:
-        """Replace the speaker that failed. Nothing can be recorded meanwhile."""
+        """Replace the speaker that failed. Nothing can be recorded during this."""
         if self._components.devices.watched:
             self._dialogue.enter(State.LOADING)
         self._components.report(self._components.devices.replace_speaker())

@@ -1,7 +1,7 @@
-"""The commands to an engine. `Engine.post` takes them, and nothing else does.
+"""The commands of an engine, which only `Engine.post` accepts.
 
-Commands are structs of msgspec, because to define a frozen dataclass takes eight times as long, and
-the first frame of the screen waits for that. Times are monotonic seconds; None means now.
+They are msgspec structs, because defining a frozen dataclass takes eight times as long, and the
+first frame of the screen waits for it. Times are in monotonic seconds; None means now.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from voxtui.settings.schema import Config, VadConfig
 
 
 class Command(msgspec.Struct, frozen=True):
-    """What a front end, a rule or the engine itself wants the engine to do."""
+    """A request to the engine from a front end, a rule or the engine itself."""
 
 
 class NewTurn(Command, frozen=True):
@@ -34,7 +34,10 @@ class NewTurn(Command, frozen=True):
 
 
 class Talk(NewTurn, frozen=True):
-    """Cut off any answer; listen to `source` from `at` on. `paced` False: not in real time."""
+    """Cut off any answer; listen to `source` from `at` on.
+
+    `paced` is False for a clip that is not played in real time.
+    """
 
     at: float | None = None
     source: str = MICROPHONE
@@ -44,9 +47,9 @@ class Talk(NewTurn, frozen=True):
 class Release(Command, frozen=True):
     """End the recording at `at` and answer it.
 
-    Ignored if `turn` is not the turn being recorded, or if the recording began after `at`.
-    `answers` False: the utterance enters the history at once, and `Answer` may follow. All of its
-    frames must have been pushed.
+    It is ignored if another turn than `turn` is being recorded, or if the recording began after
+    `at`. If `answers` is False, the utterance enters the history at once and `Answer` may follow;
+    all of its frames must have been pushed before.
     """
 
     at: float | None = None
@@ -55,10 +58,10 @@ class Release(Command, frozen=True):
 
 
 class Answer(NewTurn, frozen=True):
-    """Answer the history as it stands: the last words of the user, else without a question.
+    """Answer the user's last words in the history, or speak first if there are none.
 
-    The turn is that of the utterance, if that has no answer yet. `options`: of this answer only.
-    It ends detected speech; `Sync` tells whether any goes on.
+    The answer belongs to the turn of the utterance, if that has no answer yet. `options` apply to
+    this answer only. Ends detected speech; `Sync` tells whether speech goes on.
     """
 
     options: ReplyOptions | None = None
@@ -74,7 +77,8 @@ class SendText(NewTurn, frozen=True):
 class Redo(NewTurn, frozen=True):
     """Answer the input of `turn` once more, or `text` instead of it, requested at `at`.
 
-    The newest exchange of the history is replaced; an older one is asked again at the end.
+    The answer replaces the newest exchange of the history. The input of an older turn is added
+    again at the end.
     """
 
     turn: int
@@ -83,33 +87,33 @@ class Redo(NewTurn, frozen=True):
 
 
 class Cancel(Command, frozen=True):
-    """End `turn`, or the newest turn: abandon its utterance, or silence and end its answer.
+    """End `turn`, or the newest turn: discard its utterance, or silence and end its answer.
 
-    Its flag is set at once. Ignored if that turn is over. While the sentence of a timer or
-    reminder is spoken, that is ended instead.
+    The turn's flag is set at once. Ignored if that turn is over. If the sentence of a timer or
+    reminder is being spoken, that sentence is ended instead.
     """
 
     turn: int | None = None
 
 
 class Confirm(Command, frozen=True):
-    """Answer the question whether a tool may run for `turn`. A key did this, never a voice."""
+    """Answer the question whether a tool may run for `turn`, by a key and never by voice."""
 
     turn: int
     yes: bool
 
 
 class Silence(Command, frozen=True):
-    """Stop the timers and reminders that ring. The result is 0 if none does, else negative."""
+    """Stop the timers and reminders that ring. The result is 0 if none rings, else negative."""
 
     snooze: bool = False
-    """have them ring again in a few minutes"""
+    """whether they ring again in a few minutes"""
     missed: bool = False
-    """also take those that were missed from the list"""
+    """whether missed ones leave the list, too"""
 
 
 class Typing(Command, frozen=True):
-    """Let the brain prepare for a text that is being typed; empty: for none."""
+    """Let the brain prepare for a text that is being typed. An empty text ends that."""
 
     text: str = ""
 
@@ -121,10 +125,10 @@ class Attach(Command, frozen=True):
 
 
 class UseReplyOptions(Command, frozen=True):
-    """Answer by these options from now on, and read its instruction at once.
+    """Use these options for all following answers, and let the brain read the instruction now.
 
-    `answers` False: hands-free speech enters the history without an answer. `vad`: listen in
-    another way; None: as before.
+    If `answers` is False, hands-free speech enters the history without an answer. `vad` replaces
+    the settings of the detector, unless it is None.
     """
 
     options: ReplyOptions
@@ -133,7 +137,7 @@ class UseReplyOptions(Command, frozen=True):
 
 
 class InsertTurn(Command, frozen=True):
-    """Put a turn into the history: after turn `after`; None: as the last, or the `first`."""
+    """Insert a turn into the history after turn `after`; else at the end, or as the `first`."""
 
     turn: PastTurn
     after: int | None = None
@@ -141,7 +145,7 @@ class InsertTurn(Command, frozen=True):
 
 
 class AddResult(Command, frozen=True):
-    """Add the result of a call that the client ran. The next Answer words it."""
+    """Add the result of a call that the client ran. The next Answer puts it into words."""
 
     finished: FinishedCall
 
@@ -154,14 +158,14 @@ class RemovePart(Command, frozen=True):
 
 
 class Truncate(Command, frozen=True):
-    """Keep what was heard in the first `seconds` of the speech of a finished turn."""
+    """Reduce the reply of a finished turn to what was heard in its first `seconds` of speech."""
 
     turn: int
     seconds: float
 
 
 class NewConversation(Command, frozen=True):
-    """End the answer in progress, and put `past` in place of the history."""
+    """End the answer in progress, and replace the history by `past`."""
 
     past: Past = ()
 
@@ -171,9 +175,9 @@ class RecallConversation(Command, frozen=True):
 
 
 class ReplaceComponents(Command, frozen=True):
-    """End the answer in progress and use these parts; a part that is None stays.
+    """End the answer in progress and use these components; None keeps the present one.
 
-    After a start that failed, brain and voice are loaded in place of the others.
+    After a failed start, `brain` and `voice` are loaded instead of those that failed.
     """
 
     config: Config
@@ -184,11 +188,11 @@ class ReplaceComponents(Command, frozen=True):
 
 
 class RescanDevices(Command, frozen=True):
-    """Find devices that were plugged in; use the chosen ones if they are back."""
+    """Look for newly plugged devices; use the chosen ones if they are back."""
 
 
 class Mute(Command, frozen=True):
-    """Turn the voice off, even in the middle of a sentence, or on. Text goes on."""
+    """Turn the voice off, even in the middle of a sentence, or on. The text goes on."""
 
     muted: bool
 
@@ -197,7 +201,7 @@ class DeviceLost(Command, frozen=True):
     """Replace the microphone, if `opening` is still the one in use. Posted by the engine itself."""
 
     opening: object
-    """identifies one opening of one microphone"""
+    """the identity of one opening of one microphone"""
     message: str
 
 
@@ -208,13 +212,13 @@ class Ring(Command, frozen=True):
 
 
 class Speak(Command, frozen=True):
-    """End any recording or answer, and read `text` aloud, up to the next turn, Cancel or Speak."""
+    """End any recording or answer, and read `text` aloud until the next turn, Cancel or Speak."""
 
     text: str
 
 
 class Sync(Command, frozen=True):
-    """Report `Synced` once all that was posted and pushed before has been taken."""
+    """Emit `Synced` once everything that was posted and pushed before has been handled."""
 
 
 class Quit(Command, frozen=True):

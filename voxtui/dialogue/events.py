@@ -1,7 +1,7 @@
-"""The engine's state, and the events it reports.
+"""The engine's state, and the events that it reports.
 
-Most events are structs of msgspec, for the reason of the commands. Dataclasses are those of which
-a field is left out of comparisons.
+Most events are msgspec structs, for the same reason as the commands. An event that leaves a field
+out of comparisons is a dataclass.
 """
 
 from __future__ import annotations
@@ -37,41 +37,41 @@ class StateChanged(EngineEvent, frozen=True):
 
 
 class Loading(EngineEvent, frozen=True):
-    """A step of loading; `fraction` 0..1 where it is known."""
+    """A step of loading; `fraction` is 0 to 1, or None if it is unknown."""
 
     step: str
     fraction: float | None = None
 
 
 class Loaded(EngineEvent, frozen=True):
-    """The parts in use, after start-up or after a change."""
+    """The components in use, after start-up or after a change."""
 
     brain: str
     """the brain's description, such as `embedded: qwen3-1.7b (Qwen3 1.7B, English)`"""
     voice: str
     microphone: str | None
-    """its device name; None: clips and text only"""
+    """the microphone's device name, or None for clips and text only"""
     speaker: str | None
     sends_to: str = ""
-    """the host that gets the user's voice and words; empty: none"""
+    """the host that receives the user's voice and words; empty: they stay here"""
     brain_name: str = ""
     """the brain's short name, such as `embedded`"""
     changed: bool = False
 
 
 class MicrophoneOpened(EngineEvent, frozen=True):
-    """The microphone delivers sound. At start-up, this comes before the models are loaded."""
+    """The microphone delivers sound. At start-up this is emitted before the models are loaded."""
 
     name: str
 
 
 class MicrophoneLost(EngineEvent, frozen=True):
-    """No microphone is in use (any more). Clips and text still work."""
+    """No microphone is in use. Clips and text still work."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """A turn began: by the key, by speech, by a clip, by a text or by a replay."""
+    """A turn began: by the key, by detected speech, by a clip, by a text or by a replay."""
 
     turn: int
     source: str
@@ -87,13 +87,14 @@ class TurnStarted:
 class Caption(EngineEvent, frozen=True):
     """The words so far of an utterance in progress. The next caption replaces it.
 
-    Ignore a caption that comes after the turn's UserWords, or after the turn.
+    Ignore a caption that arrives after the turn's UserWords, or after the turn.
     """
 
     turn: int
     text: str
     settled: int
-    """characters at the beginning that the last two passes of the recogniser share"""
+    """the number of characters, from the beginning, on which the last two recogniser passes agree
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +109,11 @@ class UserWords(EngineEvent, frozen=True):
     turn: int
     text: str
     doubtful: tuple[int, ...] = ()
-    """the words of `text` that may be others, by number from 0"""
+    """the numbers, from 0, of the words of `text` that the recogniser doubts"""
 
 
 class NoWords(EngineEvent, frozen=True):
-    """The utterance of this turn enters the history without words."""
+    """The utterance of this turn was committed, but no words were recognised in it."""
 
     turn: int
     reason: str
@@ -127,7 +128,7 @@ class PrefillProgress(EngineEvent, frozen=True):
     done: int
     total: int
     seconds_left: float | None
-    """seconds until the end of the prefill; None: not known yet"""
+    """seconds until the end of the prefill; None while unknown"""
 
     @property
     def ended(self) -> bool:
@@ -135,7 +136,7 @@ class PrefillProgress(EngineEvent, frozen=True):
 
 
 class SpokenUpTo(EngineEvent, frozen=True):
-    """The heard part of a reply that was cut off. The history keeps that part."""
+    """The heard part of a reply that was cut off. The history stores only that part."""
 
     turn: int
     text: str
@@ -147,7 +148,7 @@ class Notice(EngineEvent, frozen=True):
 
 
 class Remark(EngineEvent, frozen=True):
-    """A sentence about the last answer, which stays beside it."""
+    """A sentence about the last answer, shown beside it."""
 
     sentence: str
 
@@ -155,25 +156,25 @@ class Remark(EngineEvent, frozen=True):
 class Countdown(EngineEvent, frozen=True):
     name: str
     ends: float | None
-    """Unix time; None: paused"""
+    """the Unix time of its end; None while paused"""
     left: float = 0.0
-    """seconds left while it is paused"""
+    """the seconds left while it is paused"""
     clock: bool = False
-    """set for a time of day: the time is shown, not what is left"""
+    """whether it shows the time of day instead of the time left"""
     rings: bool = False
     missed: bool = False
-    """it rang, and nobody stopped it"""
+    """whether it rang and nobody stopped it"""
 
 
 class KeyNeeded(EngineEvent, frozen=True):
-    """A call waits for a key: `Confirm` answers. Without an answer it is refused after a while."""
+    """A call needs to be confirmed by a key: answer by `Confirm`. It is refused after a while."""
 
     turn: int
     call: ToolCall
 
 
 class ToolCalled(EngineEvent, frozen=True):
-    """A call begins to run; if the client runs it, the turn ends with it."""
+    """A call begins to run. If the client runs it, the turn ends with this event."""
 
     turn: int
     call: ToolCall
@@ -193,7 +194,7 @@ class CountdownsChanged(EngineEvent, frozen=True):
 
 
 class RingsIn(EngineEvent, frozen=True):
-    """A chime is due in `seconds`; None: it is not due any more, or somebody stopped it."""
+    """A chime is due in `seconds`; None: it was cancelled or stopped."""
 
     seconds: float | None
 
@@ -205,13 +206,13 @@ class Rang(EngineEvent, frozen=True):
 
 
 class Reminded(EngineEvent, frozen=True):
-    """The chime of what rings has sounded: `sentence` is spoken once neither side speaks."""
+    """The chime has sounded; `sentence` is spoken once neither side speaks."""
 
     sentence: str
 
 
 class Synced(EngineEvent, frozen=True):
-    """What was posted and pushed before a Sync has been taken, and reported."""
+    """Everything that was posted and pushed before a Sync has been handled and reported."""
 
 
 class TurnFinished(EngineEvent, frozen=True):
@@ -219,19 +220,19 @@ class TurnFinished(EngineEvent, frozen=True):
 
 
 class LoadFailed(EngineEvent, frozen=True):
-    """Start-up failed for a reason that the user can change."""
+    """Start-up failed for a reason that the user can fix."""
 
     error: VoxtuiError
 
 
 class ChangeFailed(EngineEvent, frozen=True):
-    """A requested change failed. Every part is as before."""
+    """A requested change failed. Every component is as before."""
 
     error: VoxtuiError
 
 
 class Died(EngineEvent, frozen=True):
-    """An unexpected exception on a thread of ours. The front end raises it."""
+    """An exception that nobody handled, on one of our threads. The front end raises it."""
 
     error: BaseException
 

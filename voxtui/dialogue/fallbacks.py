@@ -19,25 +19,26 @@ P = TypeVar("P", bound=Closable)
 @final
 @dataclass(frozen=True, slots=True)
 class Fallbacks(Generic[P]):
-    """Makers of an unloaded part, best first. Each raises ModelError if it cannot run here."""
+    """Makers of a brain or a voice, best first. Each raises ModelError if it cannot run here."""
 
     makers: tuple[Callable[[], P], ...]
     first_only: bool = False
-    """the user named the first loader: the others serve only after its part was lost"""
+    """whether a failed first maker is final, because the user named it; the others then serve only
+    after the loss of what it made"""
 
     def with_first_made(self) -> Fallbacks[P]:
-        """Make the first part now, and return loaders that begin with it. Raises ModelError."""
+        """Make the first one now, and return makers that begin with it. Raises ModelError."""
         first = self.makers[0]()
         return Fallbacks((lambda: first, *self.makers[1:]), self.first_only)
 
     def make(self) -> P:
-        """Make the first part that can be made, without loading it. Raises ModelError."""
+        """Make the first one that can be made, without loading it. Raises ModelError."""
         return self.load(lambda part: None).part
 
     def load(self, warm_up: Callable[[P], None]) -> LoadedComponent[P]:
-        """Make and warm up the first part for which both succeed.
+        """Make and warm up the first one for which both succeed.
 
-        Closes a part that was made but could not be warmed up. Raises the last ModelError.
+        Closes each one that was made but could not be warmed up. Raises the last ModelError.
         """
         passed_over: ModelError | None = None
         made = False
@@ -62,9 +63,9 @@ class LoadedComponent(Generic[P]):
     part: P
     number: int
     passed_over: ModelError | None
-    """the error of the previous loader"""
+    """the error of the previous maker, if one failed"""
     was_made: bool
-    """the previous loader made its part, but warming it up failed"""
+    """whether the previous maker succeeded, and only the warm-up failed"""
 
 
 def fallbacks_of(part: P | Fallbacks[P]) -> Fallbacks[P]:

@@ -1,6 +1,6 @@
-"""The engine's queue of frames and commands. It gives turns their numbers and cancels the newest.
+"""The engine's queue of frames and commands, which numbers the turns and cancels the newest.
 
-Frames and commands share one queue, so that a key press is ordered among the samples around it.
+Frames and commands share one queue, so a key press is ordered among the frames around it.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ class TypedText:
     text: str = ""
     cancelled: threading.Event = field(default_factory=threading.Event)
     begun: datetime | None = None
-    """The local time of its first key, where the brain is told the time."""
+    """the local time of its first key, or None if the brain is not told the time"""
 
 
 @dataclass(frozen=True, slots=True)
 class Posted:
     command: commands.Command
     turn: TurnHandle | None
-    """The turn that it begins or answers, or the announcement that it makes."""
+    """the turn that the command begins or answers, or its announcement"""
     typed: TypedText
 
 
 class Inbox:
-    """Any thread posts; the engine's thread gets, and says which turn it has taken."""
+    """The queue between all other threads, which post, and the engine's thread, which gets."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Frame | Posted] = SimpleQueue()
         self._replayed: deque[Frame] = deque()
-        """Frames of the pre-roll, which come before those of the queue."""
+        """frames of the pre-roll, which are returned before those of the queue"""
         self._posting = threading.Lock()
-        """Guards creating and enqueueing a turn, so that queue order equals turn order."""
+        """guards the creation and queueing of a turn, so that queue order equals turn order"""
         self.newest = self.taken = TurnHandle(0)
-        """The latest turn created; the latest turn taken out of the queue."""
+        """the latest turn created, and the latest turn taken out of the queue"""
         self.typing = TypedText()
         self.answering: TurnHandle | None = None
-        """The turn that is answered; a negative number: the announcement that is spoken."""
+        """the turn that is being answered; with a negative number, the announcement being spoken"""
         self._requested: TurnHandle | None = None
-        """The announcement of the newest Speak."""
+        """the announcement of the newest Speak"""
         self._announcements = itertools.count(-1, -1)
 
     @property
@@ -66,9 +66,9 @@ class Inbox:
         self._queue.put(frame)
 
     def post(self, command: commands.Command, begun: datetime | None = None) -> int:
-        """Enqueue `command`. Return the number of its turn, or of an announcement (negative), or 0.
+        """Queue `command`. Return the number of its turn, 0, or a negative one of an announcement.
 
-        `begun`: the local time of the first key of a text that is typed.
+        `begun` is the local time of the first key of a typed text.
         """
         match command:
             case commands.Silence():
@@ -93,7 +93,7 @@ class Inbox:
             return self._enqueue(command, begun)
 
     def _enqueue(self, command: commands.Command, begun: datetime | None) -> int:
-        """Do what must not wait for the engine's thread, and enqueue. The caller holds the lock."""
+        """Do what must not wait for the engine's thread, and queue. The caller holds the lock."""
         turn, typed = None, self.typing
         match command:
             case commands.Talk():
@@ -139,14 +139,14 @@ class Inbox:
         return turn.number
 
     def _create(self) -> TurnHandle:
-        """Cancel the newest turn and return a newer one. The caller holds the lock."""
+        """Cancel the newest turn and return a new one. The caller holds the lock."""
         self._silence()
         self.newest.cancel()
         self.newest = TurnHandle(self.newest.number + 1)
         return self.newest
 
     def _answered(self) -> TurnHandle:
-        """Return the newest turn if it is only committed, else a turn of its own."""
+        """Return the newest turn if it is committed and has no answer yet, else a new one."""
         turn = self.newest
         if not turn.committed or turn.answer_requested:
             turn = self._create()
@@ -161,7 +161,7 @@ class Inbox:
         return self.typing
 
     def _silence(self) -> int:
-        """End the spoken announcement, and drop a Speak that waits. Returns its number, or 0."""
+        """End the announcement being spoken, and drop a waiting Speak. Returns its number, or 0."""
         answering, requested = self.answering, self._requested
         if requested is not None and requested is not answering:
             requested.cancel()
@@ -173,7 +173,7 @@ class Inbox:
     # On the engine's thread.
 
     def begin(self) -> TurnHandle | None:
-        """Create a turn that is taken at once; None: a newer one waits."""
+        """Create a turn that counts as taken; return None if a newer one waits in the queue."""
         with self._posting:
             if self.turn_waits:
                 return None

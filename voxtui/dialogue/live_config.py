@@ -1,4 +1,4 @@
-"""The configuration in force, in the one place that everybody of an engine reads."""
+"""The configuration in use, in the one place that all parts of an engine read."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from voxtui.settings.schema import Config
 
 @dataclass(slots=True)
 class LiveConfig:
-    """Holds the configuration in force. The engine's thread replaces it; any thread reads it."""
+    """Holds the configuration in use. The engine's thread replaces it; any thread reads it."""
 
     current: Config
     loaded_brain: str = ""
-    """the short name of the brain that is loaded; empty: none"""
+    """the name of the loaded brain; empty before one is loaded"""
 
     @property
     def brain_name(self) -> str:

@@ -12,11 +12,11 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 TICK_SECONDS = 0.02
-"""Polling interval of a thread that waits for another one and must notice a cancel meanwhile."""
+"""Polling interval of a thread that waits for another one and must also notice a cancel."""
 
 SWITCH_SECONDS = 0.001
-"""Interpreter switch interval. Python's default of 5 ms is paid at every hop between threads while
-the screen paints, because the painting thread holds the interpreter: see benchmarks/stages.py."""
+"""Interpreter switch interval. Python's default is 5 ms, which every hop between threads costs
+while the painting thread holds the interpreter: see benchmarks/stages.py."""
 
 
 class _End:
@@ -50,10 +50,10 @@ class Prefetched(Iterator[T], Generic[T]):
 
 @contextmanager
 def prefetch(items: Generator[T, None, None], name: str) -> Generator[Prefetched[T], None, None]:
-    """Pull `items` on a thread called `voxtui-NAME`, as fast as they come.
+    """Pull `items` on a thread named `voxtui-NAME`, as fast as they come.
 
-    An exception of `items` is raised in the consumer. Leaving the block stops the thread at its
-    next item, closes `items` on the thread that ran it, and joins the thread.
+    The consumer gets an exception of `items`. Leaving the context stops the thread at its next
+    item, closes `items` on that thread, and joins it.
     """
     prefetched = Prefetched[T]()
     left = Flag()

@@ -1,4 +1,4 @@
-"""The protocols of the parts that the engine drives."""
+"""The protocols of the components that the engine drives."""
 
 from __future__ import annotations
 
@@ -25,16 +25,14 @@ from voxtui.dialogue.tool_interface import Tool
 from voxtui.settings.schema import Config
 
 Progress = Callable[[str, float | None], None]
-"""Reports a step of loading as text, and its fraction done (0..1) if that is known.
+"""Reports a step of loading as text, and its fraction done (0 to 1, None if unknown).
 
-A long step calls it repeatedly. It may raise to abort the step; let the exception propagate.
-"""
+A long step calls it repeatedly. It may raise to abort the step; the exception must propagate."""
 
 OnWords = Callable[[str, int], object]
-"""Takes the words so far of an utterance, and how many characters of them are settled.
+"""Receives the words so far of an utterance, and the number of their settled characters.
 
-Called on a thread of the brain. Returns at once.
-"""
+It is called on a thread of the brain and returns at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,21 +40,21 @@ class PastTurn:
     """A past turn: the user's part, and the heard part of the reply. One of them may be empty."""
 
     user_input: Utterance | str
-    """the audio of the latest `history.turns` turns; else the words, or a placeholder"""
+    """the audio for the newest `history.turns` turns; else the words, or a placeholder"""
     words: str | None
-    """the user's words, where they are known"""
+    """the user's words, or None if they are unknown"""
     reply: tuple[Token, ...]
     """the tokens of the heard part of the reply"""
     attached: bool = False
-    """a text to talk about, which stays until the conversation ends"""
+    """whether it is an attached text, which stays until the conversation ends"""
     number: int = 0
-    """number of the turn; negative: a text that a client put into the history; 0: unknown"""
+    """the number of the turn; negative for a text that a client inserted; 0 if unknown"""
     clock: str = ""
     """the line with the time before the user's part; empty: none"""
     calls: tuple[FinishedCall, ...] = ()
-    """the calls between the user's part and the reply, where the client runs the tools"""
+    """the calls between the user's part and the reply, if the client runs the tools"""
     private: bool = False
-    """the reply holds the result of a tool that must not leave this machine"""
+    """whether the reply holds the result of a tool that must not leave this machine"""
 
     @property
     def user_text(self) -> str:
@@ -74,26 +72,26 @@ Past = Sequence[PastTurn]
 
 @dataclass(frozen=True, slots=True)
 class ReplyOptions:
-    """The style of an answer, where it differs from the configuration. Part of every cache key."""
+    """How an answer is made, where that differs from the configuration. Part of every cache key."""
 
     instruction: str | None = None
-    """the instructions; None: those of the configuration, with its examples"""
+    """the instruction; None for the configured one with its examples"""
     max_new_tokens: int | None = None
-    """most tokens of the reply, within those of the configuration"""
+    """the maximum number of tokens of the reply, if below the configured one"""
     voice: str = ""
-    """name of the voice; empty: the loaded one; `none`: the reply is text only"""
+    """the name of the voice; empty for the loaded one, `none` for a reply without sound"""
     speed: float | None = None
-    """speed of the speech; None: that of the configuration"""
+    """the speed of the speech; None for the configured one"""
     clock: str = ""
     """the line with the time before the user's part; empty: none"""
     json_schema: str = ""
-    """the JSON schema that the reply keeps to; empty: any text"""
+    """the JSON schema of the reply; empty for any text"""
     tools: tuple[Tool, ...] = ()
     tool_choice: str = "auto"
-    """`auto`; `required`: a call, not words; or the name of the tool to call"""
+    """`auto`; `required` for a call instead of words; or the name of the tool to call"""
     name: str = ""
-    """The name with which the user's words must begin; empty: none. A brain works ahead only on
-    words that do, writes the name so where it was heard as similar words, and answers the rest."""
+    """The name with which the user's words must begin; empty for none. A brain works ahead only on
+    words that begin with it. It corrects similar words to the name, and answers what follows."""
 
     def with_clock(self, clock: str) -> ReplyOptions:
         return replace(self, clock=clock)
@@ -114,41 +112,40 @@ def placeholder(utterance: Utterance) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """What a brain is asked: the conversation so far, and the user's part of the turn."""
+    """The input of a brain: the conversation so far, and the user's part of the turn."""
 
     past: Past = ()
     user_input: Utterance | str = ""
-    """The user's part. Empty while it is not known; while it is typed, the text so far."""
+    """the user's part; empty while unknown; while it is typed, the text so far"""
     timestamps: Timestamps = field(default_factory=Timestamps)
     cancelled: Flag = field(default_factory=Flag)
-    """Set by any thread to end the work on the request."""
+    """the flag that any thread sets to end the work on the request"""
     options: ReplyOptions = DEFAULT_OPTIONS
     calls: tuple[FinishedCall, ...] = ()
-    """The calls of this turn that ran. The brain words their results, and calls no more."""
+    """the finished calls of this turn; the brain puts their results into words and calls no more"""
 
 
 class StopFlag(Protocol):
-    """Says that no more is to be heard: a threading.Event, or the state of a turn."""
+    """A flag that ends the speech: a threading.Event, or the state of a turn."""
 
     def is_set(self) -> bool: ...
 
 
 class Microphone(Protocol):
-    """A source of frames, which it pushes."""
+    """A source of frames, which it pushes to a sink."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def level(self) -> float:
-        """Peak of the latest sound, 0..1. Cheap. Any thread."""
+        """The peak of the latest sound, 0 to 1. Cheap. Any thread."""
         ...
 
     def attend(self, attended: bool) -> None:
-        """Deliver frames, as after `open`; False: only measure the level. Any thread.
+        """Deliver frames, as after `open`, or only measure the level to save power. Any thread.
 
-        When it is attended again, it first delivers what it heard in the last half second. This
-        saves power while frames are only kept in case a key press wants them.
+        On its return to delivery it first delivers the last half second.
         """
 
     def open(self, sink: Callable[[Frame], None], lost: Callable[[str], None]) -> None:
@@ -158,7 +155,7 @@ class Microphone(Protocol):
         """
 
     def close(self) -> None:
-        """Stop. `sink` is not called after this returns. May be called twice."""
+        """Stop. The sink is not called after this returns. May be called twice."""
 
 
 class Speaker(Protocol):
@@ -171,23 +168,23 @@ class Speaker(Protocol):
         """Open the stream. Raises DeviceError."""
 
     def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
-        """Queue `chunk` without a gap; block while enough is queued.
+        """Queue `chunk` without a gap; block while enough sound is queued.
 
-        Writes FIRST_SOUND. Once `stopped` is true, it returns, and the speaker is silent within
-        50 ms. Raises DeviceError when the device is lost.
+        Writes FIRST_SOUND. Once `stopped` is set it returns, and the speaker is silent within 50
+        ms. Raises DeviceError if the device is lost.
         """
 
     def finish(self, timestamps: Timestamps, stopped: StopFlag) -> float:
-        """Block until everything queued was played, or `stopped`. Writes LAST_SOUND.
+        """Block until all queued sound was played, or `stopped` is set. Writes LAST_SOUND.
 
-        Returns the seconds of speech that were audible since the last `finish`.
+        Returns the seconds of audible speech since the last `finish`.
         """
         ...
 
     def chime(self, at: float | None) -> None:
-        """Sound a chime at the monotonic time `at`, with the voice lowered; None: end it.
+        """Play a chime at the monotonic time `at`, with the voice lowered; None ends it.
 
-        A second ahead it is on time to some milliseconds. Returns at once. Any thread.
+        Requested a second ahead, it is accurate to some milliseconds. Returns at once. Any thread.
         """
 
     def close(self) -> None:
@@ -202,7 +199,7 @@ class SoundSystem(Protocol):
         ...
 
     def version(self) -> object:
-        """Return a value that changes when devices come or go, as far as the system tells."""
+        """Return a value that changes when devices come or go, if the system reports that."""
         ...
 
 
@@ -213,10 +210,10 @@ class SpeechDetector(Protocol):
     """
 
     def reset(self) -> None:
-        """Discard the state from earlier frames."""
+        """Discard the state of earlier frames."""
 
     def probability(self, frame: Frame) -> float:
-        """Return the probability of speech in this frame, 0..1, given the frames since `reset`."""
+        """Return the probability of speech, 0 to 1, in this frame after those since `reset`."""
         ...
 
 
@@ -230,19 +227,19 @@ class Brain(Protocol):
 
     @property
     def description(self) -> str:
-        """The description of the brain for the screen, such as `voxtral: MODEL on cuda`."""
+        """The brain's description on the screen, such as `voxtral: MODEL on cuda`."""
         ...
 
     @property
     def sends_to(self) -> str:
-        """The host that gets the user's voice and words; empty: they stay on this machine."""
+        """The host that receives the user's voice and words; empty: they stay on this machine."""
         ...
 
     def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
-        """Load and warm everything, so that the first turn is as fast as the tenth.
+        """Load and warm up everything, so that the first turn is as fast as the tenth.
 
-        A conversation that begins now is answered in `options`, so what stands before its first
-        words may be read already. Called once. Raises ModelError.
+        The next conversation uses `options`, so the brain may already read its beginning. Called
+        once. Raises ModelError.
         """
 
     def listen(
@@ -250,47 +247,47 @@ class Brain(Protocol):
     ) -> None:
         """Prepare for an utterance, which the engine appends to `recording`. Returns at once.
 
-        Called when the key goes down, and when a session changes its options. The brain may work
-        ahead on its own thread until the request is cancelled. A brain that recognises words
-        meanwhile passes them to `on_words`, each time all of them.
+        Called at the key press, and when a session changes its options. The brain may work ahead on
+        its own thread until the request is cancelled. If it recognises words, it passes all words
+        so far to `on_words`.
         """
 
     def wake(self) -> None:
-        """Notice that the recording has a new frame. Called for each one. Returns within 1 ms."""
+        """Take note of a new frame in the recording. Called for each one. Returns within 1 ms."""
 
     def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
-        """Read the past, before the user's next words are known. Returns at once.
+        """Read the past before the user's next words are known. Returns at once.
 
-        The brain may do so on its own thread until the request is cancelled, or do nothing. From
-        now on it calls `progress`, on one of its threads, with the tokens of a prompt that it has
-        evaluated, and with all tokens of that prompt. It sends nothing to another machine.
+        The brain may read on its own thread until the request is cancelled, or do nothing. It calls
+        `progress(done, total)` with counts of the prompt's tokens on one of its threads, also for
+        later prompts. It sends nothing to another machine.
         """
 
     def read_ahead(self, request: TurnRequest) -> None:
         """Prepare for the text of `request`, which is being typed and may change. Returns at once.
 
-        Called after each key. The brain may work ahead on its own thread until cancelled, but
-        sends nothing to another machine. It may do nothing.
+        Called after each key. The brain may work ahead on its own thread until the request is
+        cancelled, or do nothing. It sends nothing to another machine.
         """
 
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         """Yield the answer, pulled on a worker thread. Ends within one step of a cancel.
 
-        A ToolCall of one of the options' tools may stand in the place of the tokens. It is the last
-        item. Work ahead may have made it, but only the engine runs it.
+        Instead of tokens, the last item may be a ToolCall of one of the options' tools. It may come
+        from work ahead; only the engine runs it.
 
-        A brain that knows the user's words yields one UserTranscript before its first Token. If
-        the generator is closed there, a skill answers: the brain stops its work on the reply.
-        Speculative work does not change the answer. Writes ENCODED or
-        TRANSCRIBED, PREFILLED and `speculative_s` to the marks. Raises ModelError.
+        A brain that knows the user's words yields one UserTranscript before its first Token. If the
+        generator is closed at that point, because a skill answers, the brain stops its work on the
+        reply. Speculation does not change the answer. Writes ENCODED or TRANSCRIBED, PREFILLED and
+        `speculative_s` to the timestamps. Raises ModelError.
         """
         ...
 
     def language(self, reply: str, timestamps: Timestamps) -> str:
-        """Return the language (ISO 639-1) of a reply that begins with the clause `reply`.
+        """Return the language (ISO 639-1) of a reply, by its first clause `reply`.
 
-        Called once a reply, on the engine's thread; takes 5 ms at most. Writes LANGUAGE if it has
-        to find out.
+        Called once per reply on the engine's thread; takes at most 5 ms. Writes LANGUAGE if it has
+        to detect the language.
         """
         ...
 
@@ -299,58 +296,57 @@ class Brain(Protocol):
         ...
 
     def close(self) -> None:
-        """Release what `warm_up` loaded. May be called twice, and if `warm_up` failed."""
+        """Release what `warm_up` loaded. May be called twice, also after a failed `warm_up`."""
 
 
 class Voice(Protocol):
-    """Turns clauses into speech. All calls come from one thread, which is the voice's own."""
+    """Turns clauses into speech. All calls come from the voice's own thread."""
 
     @property
     def name(self) -> str: ...
 
     def warm_up(self, progress: Progress) -> None:
-        """Load and warm everything. Raises ModelError."""
+        """Load and warm up everything. Raises ModelError."""
 
     def speak(
         self, clause: str, speed: float | None = None, language: str = "en"
     ) -> Iterator[SpeechChunk]:
         """Yield the speech of one clause of plain text, the first chunk as early as possible.
 
-        Without a `speed`, that of the configuration applies. `language` is a code of ISO 639-1.
-
-        May yield nothing. Raises ModelError, such as UnspokenLanguage.
+        Without `speed` the configured one applies. `language` is an ISO 639-1 code. May yield
+        nothing. Raises ModelError, such as UnspokenLanguage.
         """
         ...
 
     def close(self) -> None:
-        """Release what `warm_up` loaded. May be called twice, and if `warm_up` failed."""
+        """Release what `warm_up` loaded. May be called twice, also after a failed `warm_up`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkillRequest:
-    """What a skill may know of a turn."""
+    """The part of a turn that a skill may know."""
 
     words: str
     again: bool = False
-    """True if the same utterance was answered before, so nothing is done twice"""
+    """whether the same utterance was answered before, so that nothing is done twice"""
     past: Past = ()
-    """the turns before, also those that no brain gets any more"""
+    """the turns before, including those that no brain reads any more"""
     sends_to: str = ""
-    """the host that gets the user's voice and words; empty: none"""
+    """the host that receives the user's voice and words; empty: they stay here"""
     config: Config = field(default_factory=Config)
     called: bool = True
-    """False: the words do not begin with the name, so only what rings may be stopped by them"""
+    """whether the words begin with the name; without it they can only stop what rings"""
 
 
 @dataclass(frozen=True, slots=True)
 class SkillAnswer:
-    """The answer of a skill, and how the voice says it."""
+    """The answer of a skill, and how the voice speaks it."""
 
     text: str
     language: str = "en"
-    """code of ISO 639-1; empty: unknown, because the answer repeats words of the brain"""
+    """the ISO 639-1 code; empty if unknown, because the answer repeats words of the brain"""
     pace: float = 1.0
-    """factor of the configured speed of the voice"""
+    """the factor on the configured speed of the voice"""
 
     def tokens(self) -> Generator[Token]:
         for word in re.findall(r"\S+\s*", self.text):
@@ -360,18 +356,14 @@ class SkillAnswer:
 class Skills(Protocol):
     """Answers what needs no model: the clock, sums, timers, questions about the program itself.
 
-    An engine may have none.
-    The rules belong to the person at this machine, so the engine of a server has none.
+    The rules belong to the person at this machine, so a server's engine has none.
     """
 
     def start(self, emit: Callable[[Event], object]) -> None:
-        """Prepare, and report what becomes due, on a thread of their own.
-
-        Called once; returns at once.
-        """
+        """Prepare, and report what becomes due, on the skills' own thread. Returns at once."""
 
     def now(self) -> datetime:
-        """Return the local time. A brain is told the same. Any thread."""
+        """Return the local time, which the brain is told, too. Any thread."""
         ...
 
     @property
@@ -380,17 +372,16 @@ class Skills(Protocol):
         ...
 
     def answer(self, request: SkillRequest) -> SkillAnswer | ToolCall | None:
-        """Return the answer to the user's final words, or None if the brain is to answer.
+        """Return the answer to the user's final words, or None if the brain should answer.
 
-        The engine runs a ToolCall. What else was asked for has then been done. Called on a worker
-        thread; takes about a millisecond.
+        The engine runs a returned ToolCall. Called on a worker thread; takes about a millisecond.
         """
         ...
 
     def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
-        """Stop what rings, and return False if nothing does. Returns at once. Any thread.
+        """Stop what rings, and return False if nothing rings. Returns at once. Any thread.
 
-        `snooze`: it rings again in a few minutes. `missed`: also forget what nobody stopped.
+        `snooze` makes it ring again in a few minutes. `missed` also removes what nobody stopped.
         """
         ...
 

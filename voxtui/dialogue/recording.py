@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from voxtui.dialogue.data import FRAME_SECONDS, Frame, Origin, Utterance
 
 LEAD_FRAMES = 6
-"""192 ms of real sound kept before the first speech frame: the detector recognises a soft onset
-only one or two frames after it began."""
+"""Frames (192 ms) of real sound before the first speech frame: the detector recognises a soft onset
+one or two frames late."""
 
 TRAIL_SAMPLES = 3200
-"""200 ms of digital zeros after the last speech frame. Recognisers drop or garble a last word that
-ends at the very end of their input. Zeros cost no waiting, unlike recorded silence."""
+"""Samples (200 ms) of digital zeros after the last speech frame. Recognisers drop or garble a last
+word at the very end of their input. Unlike recorded silence, zeros need no waiting."""
 
 _numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The length of a recording and the place of its speech, in frames."""
+    """The length of a recording, and the range of its speech, in frames."""
 
     frames: int = 0
     speech_frames: int = 0
     first_speech: int = -1
-    """-1 without speech"""
+    """the index of the first speech frame; -1 without speech"""
     last_speech: int = -1
-    """-1 without speech"""
+    """the index of the last speech frame; -1 without speech"""
 
     def with_frame(self, speech: bool) -> Extent:
         if not speech:
@@ -45,7 +45,7 @@ class Extent:
 
     @property
     def quiet_frames(self) -> int:
-        """Count the frames at the end that hold no speech."""
+        """The number of frames at the end without speech."""
         return self.frames - 1 - self.last_speech
 
 
@@ -61,7 +61,7 @@ class Recording:
         self._frames: list[Frame] = []
         self._verdicts: list[bool] = []
         self.extent = Extent()
-        """how far it reaches now; the value itself never changes"""
+        """the present length and speech of the recording, an immutable value"""
 
     def append(self, frame: Frame, speech: bool) -> None:
         self._frames.append(frame)
@@ -84,14 +84,14 @@ class Recording:
         return self._frames[end:]
 
     def origin(self, extent: Extent) -> Origin | None:
-        """Return the range of frames of the utterance; None without speech."""
+        """Return the utterance's range of frames; None without speech."""
         if extent.first_speech < 0:
             return None
         begin = max(0, extent.first_speech - LEAD_FRAMES)
         return Origin(self._number, begin, extent.last_speech + 1)
 
     def utterance(self, extent: Extent | None = None) -> Utterance | None:
-        """Return the sound of all speech up to `extent`, padded; None without speech."""
+        """Return the padded sound of all speech up to `extent`; None without speech."""
         import numpy as np
 
         origin = self.origin(extent or self.extent)

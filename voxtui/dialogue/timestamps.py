@@ -1,6 +1,7 @@
-"""The moments of a turn, and the result of a finished turn.
+"""The milestones of a turn, and the result of a finished turn.
 
-Every time is `time.monotonic()` seconds."""
+Every time is in `time.monotonic()` seconds.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.tool_interface import CallReport
 
 FEWEST_DECODED = 5
-"""Tokens. The speed of fewer would be off by more than a quarter."""
+"""Minimum number of tokens for a speed; with fewer its error would exceed a quarter."""
 
 
 class Milestone(StrEnum):
@@ -45,44 +46,44 @@ class Milestone(StrEnum):
 
 
 class Timestamps:
-    """The time of each mark of one turn. Any thread may write; the first write wins."""
+    """The times of one turn's milestones. Any thread may write; the first write wins."""
 
     def __init__(self) -> None:
         self._times: dict[Milestone, float] = {}
         self._lock = threading.Lock()
         self.speculative_s = 0.0
-        """seconds of work before `released` whose result was used"""
+        """seconds of used work from before the release"""
         self.speech_s = 0.0
-        """seconds of speech synthesised so far"""
+        """seconds of synthesised speech so far"""
         self.spoken: list[tuple[int, float]] = [(0, 0.0)]
-        """characters of the reply, and seconds of speech, up to the end of each clause.
+        """pairs of characters of the reply and seconds of speech, up to the end of each clause
 
-        The turn's thread appends; the last one grows while the clause is made."""
+        The turn's thread appends; the last pair grows while its clause is made."""
         self.gpu_bytes: int | None = None
         self.stalls = False
-        """the speaker has stopped taking sound, for now"""
+        """whether the speaker has stopped taking sound, for now"""
         self.network_s: float | None = None
-        """the network's share of the time to the first token, in seconds, for a remote brain"""
+        """the network's share of the time to the first token of a remote brain, in seconds"""
         self.tokens: int | None = None
-        """tokens of the reply as the brain's server counts them; None: one per Token"""
+        """the tokens of the reply as the brain's server counts them; None: one per Token"""
         self.prompt_tokens = 0
-        """tokens of the prompt, where the brain counts them"""
+        """the tokens of the prompt, if the brain counts them"""
         self.path = ""
-        """the brain's way of computing, such as `captured`; empty: the plain one"""
+        """the brain's way of computing, such as `captured`; empty for the plain one"""
         self.drafted = 0
 
     def record(self, name: Milestone, at: float | None = None) -> None:
-        """Write the mark `name` at `at` (monotonic seconds; None: now), unless it is written."""
+        """Write the milestone `name` at `at` (monotonic seconds; None: now), unless written."""
         at = time.monotonic() if at is None else float(at)  # a numpy float is not JSON
         with self._lock:
             self._times.setdefault(name, at)
 
     def at(self, name: Milestone) -> float | None:
-        """Return monotonic seconds, or None for a mark that was not reached."""
+        """Return the monotonic seconds of a milestone, or None if it was not reached."""
         return self._times.get(name)
 
     def since_release(self) -> dict[str, float]:
-        """Return mark name -> seconds since `released`, negative before it. Unreached: absent."""
+        """Return milestone -> seconds since `released`, without those that were not reached."""
         with self._lock:
             times = dict(self._times)
         released = times.get(Milestone.RELEASED)
@@ -104,37 +105,36 @@ NO_WORDS = "No answer: the model ended without a word. Ask again."
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The result of a turn. Durations are derived from the marks, never stored."""
+    """The result of a turn. Durations are derived from its timestamps, never stored."""
 
     number: int
     brain: str
     outcome: Outcome
     timestamps: Mapping[str, float]
-    """seconds relative to `released`"""
+    """the milestones, in seconds relative to `released`"""
     clip: str | None = None
     """the name of the clip that replaced the microphone"""
     heard: str | None = None
-    """the user's words, where the brain knows them"""
+    """the user's words, if the brain knows them"""
     reply: str = ""
     tokens: int = 0
     prompt_tokens: int = 0
     drafted: int | None = None
-    """tokens of the reply that existed at `first_token`; None: not counted, as in old files"""
+    """the tokens of the reply that existed at `first_token`; None in old files, which lack it"""
     typed: bool = False
-    """the user typed the words, so the turn has targets of its own"""
+    """whether the words were typed, so the turn has targets of its own"""
     speculative_s: float = 0.0
     gpu_bytes: int | None = None
     network_s: float | None = None
-    """The three values of Timestamps with these names."""
     path: str = ""
-    """the path of the brain, see Timestamps; turns of different paths are never one spread"""
+    """the brain's way of computing (see Timestamps); statistics never mix two of them"""
     paced: bool = True
-    """False: a clip that was not played in real time; its times are not comparable"""
+    """whether it happened in real time, so that its times are comparable"""
     error: str | None = None
     calls: tuple[CallReport, ...] = ()
 
     def ms(self, mark: Milestone, since: Milestone = Milestone.RELEASED) -> float | None:
-        """Return milliseconds from `since` to `mark`; None if either was not reached."""
+        """Return the milliseconds from `since` to `mark`; None if either was not reached."""
         if mark.value not in self.timestamps or since.value not in self.timestamps:
             return None
         return (self.timestamps[mark.value] - self.timestamps[since.value]) * 1000
@@ -157,14 +157,14 @@ class Turn:
 
     @property
     def network_ms(self) -> float | None:
-        """The network's share of TTFT, in milliseconds: a lower bound."""
+        """The network's share of the time to first token, in milliseconds: a lower bound."""
         return None if self.network_s is None else self.network_s * 1000
 
     @property
     def tokens_per_s(self) -> float | None:
         """Tokens per second between the first and the last token, without drafted tokens.
 
-        None if fewer than FEWEST_DECODED are left, because one of them was half done already, and
+        None for fewer than FEWEST_DECODED tokens, because the first was partly computed before, and
         for a turn that no model answered.
         """
         if self.brain == SKILL or (self.drafted is None and self.speculative_s):
@@ -174,7 +174,7 @@ class Turn:
         return decoded / (span / 1000) if span and decoded >= FEWEST_DECODED else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the JSON form of a turn, the same everywhere. Its names are stable."""
+        """Return the JSON form of a turn, the same everywhere. Its field names are stable."""
 
         def rounded(value: float | None) -> float | None:
             return None if value is None else round(value, 1)

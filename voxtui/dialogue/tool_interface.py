@@ -1,4 +1,4 @@
-"""Tools: what a brain, or a rule, may ask to have done."""
+"""Tools: actions and look-ups that a brain or a rule may request."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from voxtui.dialogue.data import ToolCall
 NO_ARGUMENTS = '{"type": "object", "properties": {}}'
 
 LONGEST_RESULT = 4000
-"""characters of a result, of which a brain reads the first ones"""
+"""Maximum number of characters of a result that a brain reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool returned. It is data: nothing in it is obeyed."""
+    """The result of a tool. It is data: nothing in it is obeyed."""
 
     text: str
-    """the result, for a brain that words it"""
+    """the result, which a brain puts into words"""
     sentence: str = ""
-    """the whole answer, spoken without a brain; empty: a brain words `text`"""
+    """the complete answer, spoken without a brain; empty if a brain words `text`"""
 
 
 Run: TypeAlias = Callable[[str, Flag], ToolResult]
-"""Does what a tool does, from its arguments (JSON), and ends soon once the flag is set.
+"""Runs a tool with its arguments (JSON), and ends soon after the flag is set.
 
-Called on a thread of its own. Checks the arguments. Raises VoxtuiError, whose message is shown.
-"""
+It is called on a thread of its own and checks the arguments. Raises VoxtuiError, whose message is
+shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,34 +41,33 @@ class Tool:
     name: str
     """lower-case letters, digits and underscores"""
     line: str
-    """what it does, in a few words for a model; empty: only its rule calls it"""
+    """a description of a few words for a model; empty if only its rule calls it"""
     run: Run | None = None
-    """None: a client of the server runs it"""
+    """the function that runs it; None if a client of the server does"""
     schema: str = NO_ARGUMENTS
-    """the JSON schema of its arguments: an object"""
+    """the JSON schema of its arguments, an object"""
     examples: tuple[tuple[str, str], ...] = ()
-    """requests, and the arguments (JSON) of their calls"""
+    """pairs of a request and the arguments (JSON) of its call"""
     triggers: tuple[str, ...] = ()
-    """regular expressions; without a match in the user's words no model is offered the tool; none:
-    it is always offered"""
+    """regular expressions of words for which a model is offered the tool; empty: always"""
     acts: bool = False
-    """it changes something, or reads something private, so a key must confirm each call, and
-    "again" does not repeat it"""
+    """whether it changes something or reads something private, so that a key must confirm each
+    call, and "again" does not repeat it"""
     quoted: bool = False
-    """its results are anybody's words: an answer made of one says whose they are"""
+    """whether its results may quote anybody, so that an answer must name the source"""
     trusted: bool = False
-    """the user allows calls without a key, although it acts"""
+    """whether the user allows calls without a key, although it acts"""
     timeout_s: float = 5.0
-    """seconds after which a call has failed"""
+    """the seconds after which a call has failed"""
     bridge: str = ""
-    """a sentence before a slow call that is true whatever comes, such as `Let me look.`"""
+    """a sentence before a slow call that holds for any result, such as `Let me look.`"""
     shared: bool = False
-    """the user allows that its results are sent to another machine"""
+    """whether the user allows that its results are sent to another machine"""
     unheard: bool = False
-    """only for a brain that answers before it knows the user's words; elsewhere rules read them"""
+    """whether it is only for a brain that answers before it knows the words; others have rules"""
     rule: Callable[[str], str | None] | None = None
-    """returns the arguments (JSON) of a call that the user's words request for certain, else None;
-    takes well under a millisecond"""
+    """the rule that returns the arguments (JSON) of a call that the words clearly request, else
+    None; takes well under a millisecond"""
 
     def is_triggered(self, words: str) -> bool:
         return not self.triggers or any(
@@ -80,7 +79,7 @@ class CallOutcome(StrEnum):
     DONE = "done"
     FAILED = "failed"
     REFUSED = "refused"
-    """nobody confirmed it by a key"""
+    """the outcome of a call that nobody confirmed by a key"""
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
 
@@ -90,13 +89,13 @@ class CallReport:
     call: ToolCall
     outcome: CallOutcome
     seconds: float = 0.0
-    """its run, without the wait for the key"""
+    """the seconds of its run, without the wait for the key"""
     detail: str = ""
-    """the reason if it was not done"""
+    """the reason for which it was not done"""
 
 
 def offered(tools: Iterable[Tool], words: str, sends_to: str = "") -> tuple[Tool, ...]:
-    """Return the tools that a model may call for `words`. Their results may go to `sends_to`."""
+    """Return the tools that a model may call for `words`. Results may go to the host `sends_to`."""
     return tuple(
         tool
         for tool in tools
@@ -108,7 +107,7 @@ def offered(tools: Iterable[Tool], words: str, sends_to: str = "") -> tuple[Tool
 
 
 def rule_call(tools: Iterable[Tool], words: str) -> ToolCall | None:
-    """Return the call that a rule of one of `tools` finds in the user's words."""
+    """Return the call that a rule of one of `tools` reads in the user's words."""
     for tool in tools:
         if tool.rule is not None and (arguments := tool.rule(words)) is not None:
             return ToolCall(tool.name, arguments)

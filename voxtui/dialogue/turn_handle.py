@@ -14,21 +14,21 @@ class TurnHandle:
     cancelled: threading.Event = field(default_factory=threading.Event)
     timestamps: Timestamps = field(default_factory=Timestamps)
     over: bool = False
-    """The turn has finished; only its idle transcript may still run."""
+    """whether the turn has finished; its idle transcript may still run"""
     committed: bool = False
-    """The utterance enters the history without an answer."""
+    """whether the utterance enters the history without an answer"""
     answer_requested: bool = False
-    """An answer to a committed utterance was requested."""
+    """whether an answer to the committed utterance was requested"""
     decided: threading.Event = field(default_factory=threading.Event)
-    """Set once a key has confirmed or refused the call of a tool."""
+    """the event that is set once a key confirmed or refused the call of a tool"""
     confirmed: bool = False
     detected: bool = False
-    """Its speech began by itself, hands-free."""
+    """whether its speech was detected, hands-free"""
 
     def cancel(self) -> None:
         """Set the cancel flag, and write CANCELLED unless the turn is over. Any thread.
 
-        Ignored for a committed utterance: it stays in the history.
+        Ignored for a committed utterance, which stays in the history.
         """
         if not self.cancelled.is_set() and (self.answer_requested or not self.committed):
             if not self.over:

@@ -1,4 +1,4 @@
-"""The models that voxtui can download, and where each is kept: see catalogue.toml."""
+"""The downloadable models and the places of their files: see catalogue.toml."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ KOKORO_VOICES = {
     "en": "af_heart", "es": "ef_dora", "fr": "ff_siwis", "hi": "hf_alpha", "it": "if_sara",
     "pt": "pf_dora",
 }  # fmt: skip
-"""Kokoro's voice of each language, unless `voice.name` is another one of it. The first letter of a
-voice tells its language: a and b are English."""
+"""Kokoro's default voice per language, unless `voice.name` is of that language. The first letter of
+a voice is its language: a and b are English."""
 
 
 def models_directory() -> Path:
@@ -34,12 +34,12 @@ def models_directory() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class PackagePart:
-    """A package that carries a stretch of a model's file."""
+    """A package that contains a section of a model's file."""
 
     requirement: str
-    """name==version of a Python package, name@version of one of npm"""
+    """the package and version: name==version of Python, name@version of npm"""
     path: str
-    """within the installed package"""
+    """the path within the installed package"""
 
     @property
     def is_of_npm(self) -> bool:
@@ -51,18 +51,18 @@ class ModelFile:
     """One file of a hub repository, at one commit."""
 
     repository: str
-    """owner/name; empty: no hub has the file"""
+    """the owner/name on the hub; empty if no hub has the file"""
     path: str
     """the path within the repository"""
     size: int
-    """bytes"""
+    """the size in bytes"""
     digest: str
-    """`sha256:HEX`, or `git:HEX` (git's SHA-1) where the hub states no SHA-256"""
+    """the hash: `sha256:HEX`, or `git:HEX` (git's SHA-1) if the hub publishes no SHA-256"""
     commit: str = "main"
     parts: tuple[PackagePart, ...] = ()
-    """packages that together hold the file, in file order"""
+    """the packages that together contain the file, in file order"""
     part_size: int = 0
-    """bytes of every part but the last"""
+    """the bytes of every part but the last"""
 
     @property
     def name(self) -> str:
@@ -75,30 +75,30 @@ class Model:
 
     name: str
     repository: str
-    """owner/name on the hub"""
+    """the owner/name on the hub"""
     size: int
-    """bytes; rounded where the hub lists the files"""
+    """the size in bytes; rounded if the hub lists the files"""
     licence: str
     note: str
     """a few words on its use"""
     files: tuple[ModelFile, ...] = ()
-    """the files whose hashes are known here; empty: the hub lists those that match the patterns"""
+    """the files with hashes; empty if the hub lists the files that match the patterns"""
     needed: tuple[str, ...] = ()
-    """shell patterns; each must match a file of the repository"""
+    """shell patterns that each must match a file of the repository"""
     optional: tuple[str, ...] = ()
-    """shell patterns of files that are downloaded if the repository has them"""
+    """shell patterns of files that are downloaded if they exist"""
     opening: str = ""
-    """text of the prompt before each reply of a chat model"""
+    """the text of the prompt before each reply of a chat model"""
 
     @property
     def title(self) -> str:
-        """The name that its makers use, such as `Qwen2.5-Coder 1.5B`."""
+        """The makers' name of the model, such as `Qwen2.5-Coder 1.5B`."""
         name = self.repository.rpartition("/")[2].removesuffix("-GGUF").removesuffix("-Instruct")
         return " ".join(name.rsplit("-", 1))
 
     @property
     def file(self) -> ModelFile | None:
-        """The file of a model that is one file; None for others."""
+        """The file of a single-file model, or None."""
         return self.files[0] if len(self.files) == 1 else None
 
     @property
@@ -115,13 +115,13 @@ class Model:
 
     @property
     def path(self) -> Path:
-        """Its file, or the directory of a model with several files. Need not exist."""
+        """The path of its file, or of the directory of several files. May not exist."""
         return self.directory / self.file.path if self.file else self.directory
 
 
 GENERAL, PACKAGED = "qwen2.5-1.5b", "qwen2.5-coder-1.5b"
-"""The chat models that AUTO stands for: the first if it is here, else the second. They are siblings
-with the same template, so a prompt may be made before it is known which one is here."""
+"""The chat models for AUTO: the first if it is installed, else the second. Both use the same
+template, so a prompt can be made before it is known which one is installed."""
 
 
 def _file(repository: str, row: dict[str, Any]) -> ModelFile:
@@ -150,13 +150,13 @@ _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="
 CHAT_MODELS = _models("chat")
 
 HIBARI = "af_heart"
-"""The voice that the package of the embedded voice holds."""
+"""The voice that the package of the embedded voice contains."""
 
 HIBARI_VOICES = _models("voice")
-"""The voices of the embedded voice that its package does not hold, by their name in Kokoro."""
+"""The other voices of the embedded voice, by their names in Kokoro."""
 
 SPEECH_MODELS = _models("speech") | HIBARI_VOICES
-"""Recognisers and voices whose files are known here."""
+"""Recognisers and voices that have hashes in the catalogue."""
 
 WHISPER, SMALL_KOKORO = SPEECH_MODELS["whisper-base"], SPEECH_MODELS["kokoro-small"]
 

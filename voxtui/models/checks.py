@@ -1,4 +1,4 @@
-"""Checks of model files that read their headers only."""
+"""Checks of model files that read only their headers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from voxtui.models.store import open_content, reason
 
 GGUF_MAGIC = b"GGUF"
 GGUF_HEADER = 24
-"""bytes: magic, version, number of tensors, number of keys"""
+"""Bytes of the header: magic, version, number of tensors, number of keys."""
 
 WHOLE = "model.safetensors"
 MAX_SAFETENSORS_HEADER = 100 << 20
-"""bytes; the format's own limit"""
+"""Maximum bytes of the header, by the format's own rule."""
 
 
 def check_gguf(path: Path) -> None:
-    """Raise ModelError unless `path` starts like a GGUF file and is not cut short."""
+    """Raise ModelError if `path` is not a GGUF file or is truncated."""
     hint = "Set brain.embedded.model to a .gguf file, or to a name that `voxtui models list` shows."
     try:
         with open_content(path) as file:
@@ -41,7 +41,7 @@ def check_gguf(path: Path) -> None:
 
 
 def check_voxtral(directory: Path, hint: str) -> list[Path]:
-    """Return the files of Voxtral in `directory`. Raise ModelError if one is missing or cut."""
+    """Return Voxtral's files in `directory`. Raise ModelError if one is missing or truncated."""
     if not directory.is_dir():
         raise ModelError(f"There is no directory {directory}.", hint)
     weights = [WHOLE]
@@ -66,7 +66,7 @@ def _shards(index: Path, hint: str) -> list[str]:
 
 
 def _is_whole(path: Path) -> bool:
-    """Return True if the length fits: 8 bytes of header length, the header, the tensors."""
+    """Return True if the length equals that of the length field, the header and the tensors."""
     try:
         with open_content(path) as file:
             length = int.from_bytes(file.read(8), "little")

@@ -19,14 +19,14 @@ DRIVER = "libcuda.so.1"
 MONITOR = "libnvidia-ml.so.1"
 
 NO_DEVICE = 100
-"""CUDA_ERROR_NO_DEVICE"""
 
 VOXTRAL_MEMORY = 12e9
-"""Bytes of GPU memory that Voxtral needs: 9.4 GB of weights in bfloat16, 0.6 GB of cache for five
+"""GPU memory that Voxtral needs, in bytes: 9.4 GB of weights in bfloat16, 0.6 GB of cache for five
 spoken turns, 1 GB for CUDA and the work of a turn, 0.5 GB for Kokoro, and a reserve of 0.5 GB."""
 
 VOXTRAL_FREE = 10.5e9
-"""Bytes of them that must be free when it loads, because CUDA and Kokoro have theirs by then."""
+"""Free bytes that Voxtral needs when it loads, because CUDA and Kokoro have taken theirs by then.
+"""
 
 HOW_TO_GET_CUDA = "For a CUDA build: pip install --force-reinstall torch"
 
@@ -37,7 +37,7 @@ HOW_TO_MATCH = (
 VOXTRAL_PACKAGES = ("torch", "transformers", "mistral_common")
 
 DEVICE_NODES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
-"""One exists where an NVIDIA driver is loaded: on Linux, and on Linux within Windows (WSL 2)."""
+"""Device files of an NVIDIA driver: on Linux, and on Linux within Windows (WSL 2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Gpu:
     memory: int
     """the memory in bytes"""
     free: int
-    """bytes; the same as `memory` if the driver does not report it"""
+    """the free memory in bytes; equal to `memory` if the driver does not report it"""
 
 
 def is_likely() -> bool:
@@ -55,7 +55,7 @@ def is_likely() -> bool:
 
 
 def check_voxtral() -> None:
-    """Raise ModelError unless this machine has the GPU, memory and packages that Voxtral needs."""
+    """Raise ModelError unless the GPU, its memory and the packages suffice for Voxtral."""
     try:
         gpu = first_gpu()
     except ModelError as error:
@@ -139,8 +139,8 @@ def _free(device: uuid.UUID) -> int | None:
 def check_torch() -> str:
     """Return the versions of torch and CUDA. Raise ModelError if torch cannot use a GPU here.
 
-    It cannot if it is a build without CUDA, or for a later CUDA than that of the driver: it then
-    finds no GPU, and would load Voxtral on the CPU.
+    A torch without CUDA, or for a newer CUDA than the driver's, finds no GPU and would load Voxtral
+    on the CPU.
     """
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
@@ -164,7 +164,7 @@ def check_torch() -> str:
 def why_not_compiled(error: Exception) -> str:
     """Return why Triton could not compile a kernel, and what to do; else the first line of `error`.
 
-    It compiles a piece of C on each machine: https://github.com/triton-lang/triton.
+    Triton compiles some C on each machine: https://github.com/triton-lang/triton.
     """
     again = "then run `voxtui doctor gpu`"
     if "Failed to find C compiler" in str(error):
@@ -189,7 +189,7 @@ def why_unusable() -> str:
 
 
 def _newest_cuda() -> tuple[int, int] | None:
-    """Return the newest CUDA that the driver runs, such as (13, 0); None if it reports none."""
+    """Return the newest CUDA version of the driver, such as (13, 0), or None if unknown."""
     version = ctypes.c_int()
     try:
         failed = ctypes.CDLL(DRIVER).cuDriverGetVersion(ctypes.byref(version))

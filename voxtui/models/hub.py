@@ -21,17 +21,17 @@ from voxtui.settings.files import read_file
 
 HUB = "https://huggingface.co"
 PROBE_SECONDS = 3.0
-"""time-out of `check`, for each address of the hub"""
+"""Timeout of `check`, for each address of the hub."""
 STALL_SECONDS = 30.0
-"""seconds without a byte after which a connection counts as broken"""
+"""Time without a byte after which a connection counts as broken."""
 MAX_LISTING = 16 << 20
-"""bytes"""
+"""Maximum bytes of the list of a repository's files."""
 MAX_TOKEN = 4096
-"""bytes"""
+"""Maximum bytes of the file with the token."""
 
 
 class HubError(ModelError):
-    """The hub does not answer, refuses, or stopped before the end."""
+    """The hub does not answer, refuses, or stops before the end."""
 
 
 def listing(repository: str) -> list[ModelFile]:
@@ -48,7 +48,7 @@ def listing(repository: str) -> list[ModelFile]:
 
 
 def check(file: ModelFile) -> None:
-    """Raise HubError unless the hub offers `file` and says so within `PROBE_SECONDS`."""
+    """Raise HubError unless the hub offers `file` and answers within PROBE_SECONDS."""
     try:
         with urlopen(_request(_url(file), "HEAD"), timeout=PROBE_SECONDS):
             return
@@ -64,10 +64,10 @@ def check(file: ModelFile) -> None:
 
 
 def append(partial: BinaryIO, file: ModelFile) -> Iterator[int]:
-    """Append to `partial` the bytes of `file` that it lacks; yield its size after each block.
+    """Append the missing bytes of `file` to `partial`; yield its size after each block.
 
-    Stops soon after the right size if the server sends more. Raises HubError; an OSError comes from
-    the disk.
+    Stops soon after the right size if the server sends more. Raises HubError for the server,
+    OSError for the disk.
     """
     yield partial.tell()
     for block in _blocks(partial, file):
@@ -80,16 +80,16 @@ def append(partial: BinaryIO, file: ModelFile) -> Iterator[int]:
 
 
 def hub_home() -> Path:
-    """Return the directory where the hub's own client keeps its token and its cache."""
+    """Return the directory of the hub client's own token and cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(os.path.expanduser(os.environ.get("HF_HOME") or f"{cache}/huggingface"))
 
 
 def _request(url: str, method: str = "GET", **headers: str) -> Request:
-    """Return a request. To the hub it carries the user's token, from the environment or its login.
+    """Return a request. One to the hub has the user's token, from the environment or the login.
 
-    A redirect to where the files are stored does not carry the token. Raises HubError for a request
-    to the hub if the user forbids them.
+    A redirect to a file server does not get the token. Raises HubError for a request to the hub if
+    the user forbids them.
     """
     request = Request(url, headers=headers, method=method)
     if not url.startswith(f"{_endpoint()}/"):
@@ -115,7 +115,7 @@ def _endpoint() -> str:
 
 
 def _token() -> str:
-    """Return the user's token, or "". Raises ModelError for one that no header can carry."""
+    """Return the user's token, or "". Raises ModelError for one that does not fit into a header."""
     token = os.environ.get("HF_TOKEN", "")
     if not token:
         path = os.environ.get("HF_TOKEN_PATH")

@@ -1,4 +1,4 @@
-"""Find the files of models on this machine: downloaded, of the hub's own client, or the user's."""
+"""Find model files on this machine: downloaded, in the hub client's cache, or the user's own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from voxtui.settings.schema import AUTO, VoiceConfig
 
 
 def chat_model_name(named: str) -> str:
-    """Return the name or path that `brain.embedded.model` means; for AUTO the one that is here."""
+    """Return the name or path that `brain.embedded.model` means; for AUTO the installed model."""
     if named != AUTO:
         return named
     return GENERAL if store.is_here(CHAT_MODELS[GENERAL]) else PACKAGED
@@ -41,7 +41,7 @@ def chat_model_name(named: str) -> str:
 def model_file(named: str, stop: Flag = store.NEVER) -> Path:
     """Return the file that `brain.embedded.model` names. Raises ModelError.
 
-    Hashes a file that changed since its last check. Raises Stopped soon after `stop` is set.
+    Hashes a file that has changed since its last check. Raises Stopped soon after `stop` is set.
     """
     name = chat_model_name(named)
     if name in CHAT_MODELS or ("/" not in name and not name.endswith(".gguf")):
@@ -70,7 +70,7 @@ def _downloaded(model: Model, fetch: str, stop: Flag) -> Path:
 
 @store.access_errors()
 def check_content(path: Path) -> None:
-    """Hash the file of a known chat model. Raise ModelError if it is not the released one."""
+    """Hash the file of a known chat model. Raise ModelError if it differs from the released one."""
     model = next((model for model in CHAT_MODELS.values() if model.path == path), None)
     if model and model.file and not store.has_digest(path, model.file.digest):
         raise ModelError(
@@ -83,8 +83,8 @@ def check_content(path: Path) -> None:
 def voxtral_directory(model: str, rehash: bool = False) -> Path:
     """Return the directory with all files of `brain.voxtral.model`. Raises ModelError.
 
-    Refuses a file that changed since its check. With `rehash`, hashes it again instead (seconds per
-    gigabyte) and refuses it only if its digest differs.
+    Rejects a file that changed since its check; with `rehash`, only if its hash differs, which
+    takes seconds per gigabyte.
     """
     named = voxtral(model)
     if isinstance(named, Path):
@@ -100,7 +100,7 @@ def voxtral_directory(model: str, rehash: bool = False) -> Path:
 
 @store.access_errors()
 def released_path(model: Model, stop: Flag = store.NEVER) -> Path:
-    """Return the path of a model whose files are known. Raises ModelError; else as `model_file`."""
+    """Return the path of a model with known hashes. Raises ModelError; else like `model_file`."""
     for file in model.files:
         path = model.directory / file.path
         problem = ""
@@ -118,12 +118,12 @@ def released_path(model: Model, stop: Flag = store.NEVER) -> Path:
 class KokoroFiles:
     model: Path
     config: Path | None
-    """None: the small model's, which has no such file"""
+    """the configuration; None for the small model, which has none"""
     voice: Path
 
     @property
     def is_small(self) -> bool:
-        """True for 8-bit weights for onnxruntime."""
+        """True for the 8-bit weights for onnxruntime."""
         return self.model.suffix == ".onnx"
 
 
@@ -131,11 +131,11 @@ class KokoroFiles:
 def kokoro_files(
     config: VoiceConfig, rehash: bool = False, language: str = "en", small: bool = True
 ) -> KokoroFiles:
-    """Return the files that `voice.kokoro` names, and the downloaded ones for the rest.
+    """Return the files that `voice.kokoro` names, and downloaded ones for the rest.
 
-    If it is not here, those of the small model, unless `small` is False. The voice is that of
-    `language`, a key of KOKORO_VOICES. Raises ModelError if a file is missing or changed; `rehash`
-    as for `voxtral_directory`.
+    Without Kokoro, returns those of the small model, if `small`. The voice is for `language`, a key
+    of KOKORO_VOICES. Raises ModelError if a file is missing or changed; `rehash` as for
+    `voxtral_directory`.
     """
     model, name = kokoro(config), kokoro_voice(config, language)
     if small and not config.kokoro.model and not _directory_with(model, KOKORO_MODEL):
@@ -180,7 +180,7 @@ def _small_kokoro_files(voice: str) -> KokoroFiles:
 
 
 def missing(model: Model, file: str = "", option: str = "") -> ModelError:
-    """Return the error for `model`, or `file` of it; `option` is what its fetch needs besides."""
+    """Return the error for a missing `model`, or its `file`; `option` is an option of its fetch."""
     subject = f"{file} of {model.repository}" if file else model.repository
     hint = f"Run `voxtui models fetch {model.name}{option}` ({model.size / 1e9:g} GB)."
     return ModelError(f"{subject} is not on this machine yet.", hint)
@@ -196,7 +196,7 @@ def _check_unchanged(files: Iterable[Path], model: Model, rehash: bool) -> None:
 
 
 def _hub_cache(model: Model) -> Path:
-    """Return the directory of the latest commit that the hub's own client downloaded."""
+    """Return the directory of the newest commit that the hub's own client downloaded."""
     cache = os.environ.get("HF_HUB_CACHE")
     folder = user_path(cache) if cache else hub_home() / "hub"
     folder /= f"models--{model.repository.replace('/', '--')}"

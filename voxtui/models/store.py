@@ -1,8 +1,8 @@
-"""The files of downloaded models: partial downloads, checksums, the download lock, disk space.
+"""Downloaded model files: partial downloads, checksums, the download lock, disk space.
 
 A download grows `FILE.partial`, which is always a prefix of the released file. It replaces FILE
-after its digest was checked. `FILE.checked` records the digest together with the file's size,
-times and inode. A file that differs from its record is hashed again before use.
+after its hash was checked. `FILE.checked` records the hash together with the file's size, times and
+inode. A file that differs from its record is hashed again before use.
 """
 
 from __future__ import annotations
@@ -26,25 +26,24 @@ from voxtui.models.catalogue import Model, ModelFile, models_directory
 from voxtui.settings.files import open_regular, read_file, write_file
 
 BLOCK = 1 << 20
-"""bytes of a transfer"""
+"""Bytes of one transfer."""
 HASH_BLOCK = 16 << 20
-"""bytes hashed between two looks at the flag: about 10 ms"""
+"""Bytes that are hashed between two checks of the flag: about 10 ms."""
 MAX_RECORD = 4096
-"""bytes of a check record"""
+"""Maximum bytes of a check record."""
 
 OTHER_DIRECTORY = "keep the model in another directory and set its path in the config"
 RESUMES = "Run the command again: the download resumes where it stopped."
 
 NEVER = Flag()
-"""A flag that nobody sets."""
 
 
 class Stopped(Exception):
-    """The result is not wanted any more."""
+    """The flag of the caller was set, so there is no result."""
 
 
 class ChecksumMismatch(ModelError):
-    """A download is not the released file. It was deleted."""
+    """A download differs from the released file. It was deleted."""
 
 
 def open_content(path: Path) -> BinaryIO:
@@ -83,18 +82,18 @@ def is_here(model: Model) -> bool:
 
 
 class CheckRecord(msgspec.Struct, frozen=True):
-    """The digest of a file, and the file's attributes at that time."""
+    """The hash of a file, and the file's attributes at that time."""
 
     digest: str
     size: int
     mtime_ns: int
     inode: int
     ctime_ns: int = 0
-    """Changes with the content, and unlike `mtime_ns` no program can restore it. 0: not recorded,
-    by an earlier voxtui."""
+    """the time of the last change of content or attributes in ns, which no program can restore,
+    unlike `mtime_ns`; 0 in records of earlier versions"""
 
     def describes(self, path: Path) -> bool:
-        """Return True if the attributes of `path` are the same. Raises OSError."""
+        """Return True if the attributes of `path` are unchanged. Raises OSError."""
         now = _record_of(self.digest, path.stat())
         return now == (self if self.ctime_ns else replace(self, ctime_ns=now.ctime_ns))
 
@@ -114,9 +113,9 @@ def hash_file(path: Path, algorithm: str) -> Generator[None, None, CheckRecord]:
 
 
 def is_released(path: Path, file: ModelFile, stop: Flag = NEVER) -> bool:
-    """Return True if `path` has the digest of `file`. Raises OSError, and Stopped.
+    """Return True if `path` has the hash of `file`. Raises OSError, and Stopped.
 
-    Hashes `path` only if it does not fit its check record, and renews the record.
+    Hashes `path` only if it differs from its check record, and renews the record.
     """
     record = _record(path)
     if record and record.digest == file.digest and record.describes(path):
@@ -125,7 +124,7 @@ def is_released(path: Path, file: ModelFile, stop: Flag = NEVER) -> bool:
 
 
 def has_digest(path: Path, digest: str, stop: Flag = NEVER) -> bool:
-    """Return True, and record it, if `digest` is that of `path`. Raises OSError, Stopped."""
+    """Return True, and record it, if `path` has the hash `digest`. Raises OSError, Stopped."""
     hashing = hash_file(path, digest.partition(":")[0])
     while True:
         try:
@@ -142,19 +141,22 @@ def has_digest(path: Path, digest: str, stop: Flag = NEVER) -> bool:
 
 
 def has_changed(path: Path) -> bool:
-    """Return True if `path` does not fit its check record. False if it has none."""
+    """Return True if `path` differs from its check record. False without a record."""
     record = _record(path)
     return record is not None and not record.describes(path)
 
 
 def is_unchanged(path: Path) -> bool:
-    """Return True if `path` has the digest of its check record, or no record. Raises OSError."""
+    """Return True if `path` has the hash of its check record, or no record. Raises OSError."""
     record = _record(path)
     return record is None or record.describes(path) or has_digest(path, record.digest)
 
 
 def place(path: Path, file: ModelFile) -> Generator[None]:
-    """Check the partial download of `path`, and move it there. Yields. Raises ChecksumMismatch."""
+    """Check the partial download of `path`, and move it to `path`. Raises ChecksumMismatch.
+
+    Yields repeatedly meanwhile.
+    """
     partial = partial_path(path)
     checked = yield from hash_file(partial, file.digest.partition(":")[0])
     if checked.digest != file.digest:
@@ -212,7 +214,7 @@ def access_errors() -> Generator[None, None, None]:
 
 @contextmanager
 def storage_errors(directory: Path) -> Generator[None, None, None]:
-    """Make `directory`. Raise ModelError for an OSError within."""
+    """Create `directory`. Raise ModelError for an OSError within the context."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         yield
@@ -235,14 +237,14 @@ def storage_errors(directory: Path) -> Generator[None, None, None]:
 
 
 def reason(error: OSError) -> str:
-    """Return the error's text and name, such as `No space left on device, ENOSPC`."""
+    """Return the error's text and code, such as `No space left on device, ENOSPC`."""
     name = errno.errorcode.get(error.errno or 0, "")
     return ", ".join(filter(None, (error.strerror or str(error), name)))
 
 
 @contextmanager
 def download_lock() -> Generator[None, None, None]:
-    """Hold the lock on downloads. Raises ModelError if another process holds it."""
+    """Hold the download lock. Raises ModelError if another process holds it."""
     try:
         with FileLock(models_directory() / "fetch.lock", timeout=0):
             yield

@@ -1,4 +1,4 @@
-"""Refuse strangers: the Host, the Origin and the token of each request."""
+"""Check the Host, the Origin and the key of each request."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ OPEN_PATHS = ("/healthz", *PAGE_PATHS)
 """Paths that need no key, because their answers hold no secret. The page asks for the key."""
 
 KEY_PROTOCOL = "openai-insecure-api-key."
-"""A browser cannot set a header on a WebSocket. It names the key as a subprotocol instead."""
+"""The prefix of a subprotocol with the key: a browser cannot set a header on a WebSocket."""
 
 REALTIME_PATH = "/v1/realtime"
 
 CLIENT_KEY_PATHS = (REALTIME_PATH, f"{REALTIME_PATH}/calls")
-"""The only paths that the short-lived key of a browser opens."""
+"""The only paths that accept the short-lived key of a browser."""
 
 T = TypeVar("T")
 
 
 class ClientKeys(Generic[T]):
-    """Short-lived keys, and what each of them opens. Used by the event loop's thread."""
+    """Short-lived keys, each with a value. Used by the event loop's thread."""
 
     def __init__(self) -> None:
         self._keys: dict[str, tuple[float, T]] = {}
@@ -47,7 +47,7 @@ class ClientKeys(Generic[T]):
         self._keys[key] = monotonic() + seconds, value
 
     def get(self, key: str) -> T | None:
-        """Return what `key` opens; None: nothing, or no more."""
+        """Return the value of `key`, or None if it is unknown or expired."""
         expires, value = self._keys.get(key, (0.0, None))
         return value if expires > monotonic() else None
 
@@ -118,7 +118,7 @@ class AccessControl:
 
 
 def token_of(scope: Scope, headers: Headers) -> str:
-    """Return the key that a request carries; empty: none."""
+    """Return the key of a request, or ""."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return token.strip()
@@ -132,7 +132,7 @@ def token_of(scope: Scope, headers: Headers) -> str:
 
 
 def error_response(refusal: HttpError) -> Response:
-    """Return the answer to a refused request, or to a refused WebSocket."""
+    """Return the response to a refused request or WebSocket."""
     return Response(
         refusal.body,
         refusal.status,

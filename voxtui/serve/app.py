@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def model_name(config: Config, brain: str) -> str:
-    """Return the name that clients call the recogniser of `brain` by."""
+    """Return the name by which clients call the recogniser of `brain`."""
     names = {
         "remote": config.brain.remote.model or "remote",
         "voxtral": config.brain.voxtral.model,
@@ -44,7 +44,7 @@ def model_name(config: Config, brain: str) -> str:
 
 
 def chat_model_of(config: Config, brain: str) -> str:
-    """Return the name that clients call the chat model of `brain` by."""
+    """Return the name by which clients call the chat model of `brain`."""
     if brain != "embedded":
         return model_name(config, brain)
     from voxtui.models.installed import chat_model_name
@@ -55,10 +55,10 @@ def chat_model_of(config: Config, brain: str) -> str:
 def build_app(
     config: Config, pool: Pool, brain: str, token: str | None, hosts: frozenset[str]
 ) -> tuple[AccessControl, Calls]:
-    """Return the ASGI application, and the sessions that end before it does.
+    """Return the ASGI application, and the sessions that must end before it does.
 
-    `brain` names the one that recognises. Each request needs the key `token`; None: no key.
-    `hosts`: host names, besides addresses, that requests may be sent to.
+    `brain` names the recognising brain. Each request needs the key `token`, unless it is None.
+    `hosts` are the accepted host names besides addresses.
     """
     metrics = Metrics(pool.size)
     started = int(time.time())

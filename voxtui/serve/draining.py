@@ -1,4 +1,4 @@
-"""Take in what a client still sends after its answer, as the lingering close of nginx does.
+"""Read what a client still sends after its answer, as the lingering close of nginx does.
 
 A connection that is closed over unread bytes is reset. A client that is still sending then gets the
 reset instead of the answer.
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Send
 
 LINGER_SECONDS = 2.0
-"""Longest time for the rest of a request. A slower sender is cut off, as without it."""
+"""Maximum time for the rest of a request. A slower sender gets a reset."""
 
 
 def lingering(headers: Headers, receive: Receive, send: Send) -> tuple[Receive, Send]:
-    """Return `receive` and `send` of a request, which take in its body before the answer ends.
+    """Wrap `receive` and `send` of a request, so that its body is read before the answer ends.
 
     The whole answer is sent before that. `headers` are those of the request.
     """

@@ -1,4 +1,4 @@
-"""The functions of a client: their descriptions, as chat and Realtime send them, as tools."""
+"""The client's functions as tools: their descriptions, as chat and Realtime send them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from voxtui.serve.openai_types import HttpError
 MOST_TOOLS = 32
 
 LONGEST_TOOLS = 8000
-"""Characters of all descriptions. The embedded model reads them with the conversation."""
+"""Maximum characters of all descriptions. The embedded model reads them with the conversation."""
 
 Name = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 

@@ -1,4 +1,4 @@
-"""One HTTP request and its answer: the frame, the watch and the event stream of all endpoints."""
+"""One HTTP request and its answer: errors, disconnection and event streams of all endpoints."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Exchange:
         self.receive = receive
         self.client = client_of(scope, self.headers)
         self.cancelled = threading.Event()
-        """set once the answer is not wanted any more; work on any thread ends then"""
+        """the event that is set once nobody needs the answer; work on any thread then ends"""
         self.left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """done once the client has left"""
+        """the future that is done once the client has disconnected"""
         self.answer_headers: dict[str, str] = {}
         self.begun = False
         self._scope = scope
@@ -51,9 +51,9 @@ class Exchange:
 
     @asynccontextmanager
     async def watched(self) -> AsyncGenerator[None]:
-        """Notice meanwhile that the client leaves. The whole body has been read before.
+        """Watch for a disconnection of the client inside the context. The body must be read before.
 
-        Raises Disconnected at the end if it has left.
+        Raises Disconnected at the end if the client has disconnected.
         """
         watch = asyncio.create_task(self._watch())
         try:
@@ -79,7 +79,7 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def event(self, event: dict[str, Any] | bytes) -> None:
-        """Send a server-sent event. The first one begins the answer."""
+        """Send a server-sent event. The first one begins the response."""
         if not self.begun:
             await self.begin(EVENTS, {"cache-control": "no-cache"})
         data = event if isinstance(event, bytes) else msgspec.json.encode(event)
@@ -89,7 +89,7 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": data})
 
     async def refuse(self, refusal: HttpError) -> None:
-        """Answer with an error; within a stream it is the last event."""
+        """Respond with an error; within a stream it is the last event."""
         if not self.begun:
             refusal.headers = {**self.answer_headers, **refusal.headers}
             await error_response(refusal)(self._scope, self.receive, self._send)
@@ -99,7 +99,7 @@ class Exchange:
 
 
 class Endpoint(ABC):
-    """An ASGI endpoint that lends models. Starlette's own would read the rest of an upload."""
+    """An ASGI endpoint with shared models. Starlette's own would read the rest of an upload."""
 
     name: str
     """the value of the label `endpoint` in the metrics"""
@@ -108,7 +108,7 @@ class Endpoint(ABC):
         self.pool = pool
         self.config = config
         self.models = models
-        """names of the models that are loaded: the recogniser, the chat model and the voice"""
+        """the names of the loaded models: the recogniser, the chat model and the voice"""
         self.metrics = metrics
 
     @abstractmethod
@@ -139,10 +139,10 @@ class Endpoint(ABC):
 
 
 def client_of(scope: Scope, headers: Headers) -> str:
-    """Return who asks: the address of the client.
+    """Return the address of the client.
 
-    A proxy on this machine names the address that it saw last in X-Forwarded-For. It only decides
-    whose turn it is, so a wrong one opens nothing.
+    A proxy on this machine names the address that it saw last in X-Forwarded-For. The address only
+    decides whose turn it is, so a false one opens nothing.
     """
     host = (scope.get("client") or ("", 0))[0]
     if host not in ("", "127.0.0.1", "::1"):

@@ -16,7 +16,7 @@ T = TypeVar("T")
 INVALID, SERVER, LIMIT = "invalid_request_error", "server_error", "rate_limit_error"
 
 MOST_SPOKEN = 4096
-"""Characters of the longest text to speak: OpenAI's limit."""
+"""Maximum characters of a text to speak, by OpenAI's limit."""
 
 
 class ErrorDetail(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class Transcript(msgspec.Struct, frozen=True):
 
 
 class HttpError(Exception):
-    """A request that is answered with an error. `headers` are added to the answer."""
+    """A request that is answered by an error. `headers` are added to the response."""
 
     def __init__(
         self,
@@ -59,16 +59,16 @@ class HttpError(Exception):
 
 
 NOT_JSON = msgspec.DecodeError, UnicodeDecodeError, RecursionError
-"""What `msgspec.json.decode` raises; the last one for too many levels."""
+"""Exceptions of `msgspec.json.decode`; the last one for too many levels."""
 
 
 def failed(message: str) -> HttpError:
-    """Return the refusal of a request that failed here. A client need not try it again."""
+    """Return the error for a request that failed here. A client should not retry it."""
     return HttpError(500, message, kind=SERVER, headers={"x-should-retry": "false"})
 
 
 def decoded(body: bytes, kind: type[T]) -> T:
-    """Return `body`, which is JSON, as a struct of type `kind`. Raises HttpError (400)."""
+    """Decode a JSON `body` as the struct type `kind`. Raises HttpError (400)."""
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
@@ -89,15 +89,15 @@ class SpeechRequest(msgspec.Struct, frozen=True):
     speed: Annotated[float, Meta(ge=0.25, le=4)] | None = None
     stream_format: Literal["audio", "sse"] | None = None
     instructions: str | None = None
-    """without effect: a voice has one style"""
+    """a description of the style, without effect because a voice has only one"""
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """A segment of `verbose_json`. A recogniser without these numbers gives zeros."""
+    """A segment of `verbose_json`. Numbers that the recogniser does not have are zero."""
 
     id: int
     start: float
-    """seconds"""
+    """the start in seconds"""
     end: float
     text: str
     seek: int = 0

@@ -1,4 +1,4 @@
-"""`voxtui serve`: load the models, listen, and stop when asked to."""
+"""`voxtui serve`: load the models, listen, and stop on a signal."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from voxtui.settings.schema import Config, ServeConfig
 
 KEY_VARIABLE = "VOXTUI_API_KEY"
-"""The same variable from which voxtui as a client takes the key of its server."""
+"""The variable with the key, which voxtui as a client reads as well."""
 
 HEADER_BYTES = 16 * 1024
 
 MESSAGE_BYTES = 1024 * 1024
-"""Largest message of a WebSocket: 32 s of sound."""
+"""Maximum size of a WebSocket message: 32 s of sound."""
 
 PING_SECONDS = 20.0
 
 BACKLOG = 128
 
 SESSION_GB = {"embedded": 1.5, "remote": 0.3}
-"""Gigabytes of memory of a set of models, as measured with the default chat model."""
+"""Memory of a set of models in gigabytes, as measured with the default chat model."""
 
 
 def run(
@@ -46,7 +46,7 @@ def run(
 ) -> None:
     """Serve until SIGINT or SIGTERM. Raises VoxtuiError.
 
-    `load` makes the parts; None: the models of `config`.
+    `load` makes the sets of models; None loads those of `config`.
     """
     try:
         import uvicorn
@@ -102,7 +102,7 @@ def run(
 
 
 def check_memory(config: Config) -> str:
-    """Return what memory several sessions take. Raises InputError if there is not enough."""
+    """Return a notice about the memory of several sessions. Raises InputError for too little."""
     sessions, each = config.serve.sessions, SESSION_GB.get(recognising_brain(config))
     if sessions == 1 or each is None:
         return ""
@@ -117,7 +117,7 @@ def check_memory(config: Config) -> str:
 
 
 def free_gb() -> float | None:
-    """Return the memory that programs can still get; None if the system does not say."""
+    """Return the available memory in gigabytes, or None if the system does not report it."""
     try:
         text = Path("/proc/meminfo").read_text()
     except OSError:
@@ -127,7 +127,7 @@ def free_gb() -> float | None:
 
 
 def recognising_brain(config: Config) -> str:
-    """Return "embedded", "voxtral" or "remote"; for "auto" the best that runs here."""
+    """Return "embedded", "voxtral" or "remote"; for "auto" the best one that runs here."""
     from voxtui.models.cuda import check_voxtral
 
     if config.brain.name != "auto":
@@ -149,9 +149,10 @@ def is_loopback(host: str) -> bool:
 
 
 def key(serve: ServeConfig) -> tuple[str | None, bool]:
-    """Return (the key that clients need, whether it was made now).
+    """Return the key that clients need, and whether it is new.
 
-    No key on loopback and on a Unix socket. Elsewhere that of VOXTUI_API_KEY, or a new one.
+    There is no key on loopback and on a Unix socket. Elsewhere it is that of VOXTUI_API_KEY, or a
+    new one.
     """
     if serve.uds or is_loopback(serve.host):
         return None, False
@@ -195,7 +196,7 @@ def _unix_socket(path: Path) -> socket.socket:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove a socket that no process listens on. Raises OSError if one does, or for a file."""
+    """Remove a socket on which no process listens. Raises OSError for any other socket or file."""
     if not os.path.lexists(path):
         return
     if not path.is_socket():
@@ -210,7 +211,7 @@ def _remove_stale(path: Path) -> None:
 
 
 def _tls_files(serve: ServeConfig) -> tuple[Path | None, Path | None]:
-    """Return the files of the certificate and of its key. Raises InputError."""
+    """Return the files of the certificate and its key. Raises InputError."""
     if not serve.tls_cert and not serve.tls_key:
         return None, None
     if not (serve.tls_cert and serve.tls_key):
@@ -233,7 +234,7 @@ def _tls_files(serve: ServeConfig) -> tuple[Path | None, Path | None]:
 def reached_at(host: str) -> str:
     """Return the address by which other machines reach a server on `host`. Sends nothing.
 
-    A server on all addresses has the one of the default route, if there is one.
+    For a server on all addresses it is that of the default route, if there is one.
     """
     everywhere = {"0.0.0.0": ("192.0.2.1", socket.AF_INET), "::": ("2001:db8::1", socket.AF_INET6)}
     if host not in everywhere:
@@ -246,7 +247,7 @@ def reached_at(host: str) -> str:
 
 
 def _announce(config: Config, listener: socket.socket, model: str, new_token: str | None) -> None:
-    """Print the ready line, and a new key, which is shown this once."""
+    """Print the ready line, and a new key, which is shown only this once."""
     uds = config.serve.uds
     if uds:
         where = f"unix:{user_path(uds)}"

@@ -1,4 +1,4 @@
-"""A uvicorn server that says when it listens, and lets WebSockets finish when it stops."""
+"""A uvicorn server that announces when it listens, and ends WebSocket sessions when it stops."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from voxtui.serve.realtime.calls import Calls
 
 DRAIN_SECONDS = 8
-"""Time for the answers in progress, after a request to stop."""
+"""Maximum time for answers in progress after a request to stop."""
 
 LAST_SECONDS = 9.5
-"""After this time the process ends, whatever native code is doing."""
+"""Time after which the process ends, even inside native code."""
 
 
 class AnnouncingServer(uvicorn.Server):
-    """Calls `announce` once it accepts connections, and lets `calls` end before it closes them.
+    """Calls `announce` once it accepts connections, and ends `calls` before it closes them.
 
-    uvicorn itself lets an HTTP answer end, but closes a WebSocket at once.
+    uvicorn itself waits for HTTP answers, but closes a WebSocket at once.
     """
 
     def __init__(

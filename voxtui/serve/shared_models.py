@@ -1,4 +1,4 @@
-"""Warm sets of parts, lent to one request or connection at a time."""
+"""Warm sets of models, each lent to one request or connection at a time."""
 
 from __future__ import annotations
 
@@ -23,30 +23,31 @@ if TYPE_CHECKING:
     from voxtui.settings.schema import Config
 
 HAND_OVER_SECONDS = 0.5
-"""A conversation waits so long for a set. One client that comes back at once would be refused
-without it, because its last session is still being closed."""
+"""Maximum wait of a conversation for a set. Without it, a client that returns at once would be
+refused while its last session is still closing."""
 
 QUEUE_SECONDS = 120.0
-"""Longest wait of a request, because a conversation may hold a set for an hour."""
+"""Maximum wait of a request, because a conversation may hold a set for an hour."""
 
 MOST_REQUESTS = 64
-"""Requests at once, also those that upload or wait. One client may have half of them."""
+"""Maximum requests at once, including waiting and uploading ones. One client may have half of them.
+"""
 
 LONGEST_RETRY_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSet:
-    """The parts of one session. Used by one thread at a time."""
+    """The models of one session. Used by one thread at a time."""
 
     recognise: Callable[[Samples, Flag], str]
-    """(samples (float32, 16 kHz), cancelled) -> words; raises ModelError"""
+    """the recogniser, from (samples (float32, 16 kHz), cancelled) to words; raises ModelError"""
     detector: SpeechDetector
     voice: Voice | None
     brain: Brain | None = None
-    """the brain; None: only its recogniser is loaded"""
+    """the brain, or None if only its recogniser is loaded"""
     overhearing: SpeechDetector | None = None
-    """detector of speech over an answer; it runs beside the other one"""
+    """the detector of speech over an answer, which runs beside the other one"""
 
 
 class Queued(Protocol):
@@ -54,14 +55,14 @@ class Queued(Protocol):
 
     client: str
     left: asyncio.Future[None]
-    """done once the client has left"""
+    """the future that is done once the client has disconnected"""
     answer_headers: dict[str, str]
 
 
 class Pool:
-    """Lends its sets on the event loop's thread, the one that was used last first.
+    """Lends its sets on the event loop's thread, the most recently used one first.
 
-    Who waits gets one in turn: one request of each client, then the next one of each.
+    Waiting clients take turns: one request of each client, then the next one of each.
     """
 
     def __init__(
@@ -78,10 +79,10 @@ class Pool:
         self._most = max(most_requests, 4 * len(sets))  # one client may use every set
         self._free = list(sets)
         self._waiting: dict[object, deque[asyncio.Future[ModelSet]]] = {}
-        """the waiting requests by client; the client that is served next comes first"""
+        """the waiting requests by client, the next client first"""
         self._admitted = Counter[str]()
         self._lent_seconds = 1.0
-        """mean time for which a request has a set"""
+        """the mean time in seconds for which a request holds a set"""
 
     @property
     def busy(self) -> int:
@@ -107,7 +108,7 @@ class Pool:
 
     @asynccontextmanager
     async def lend(self, request: Queued | None = None) -> AsyncGenerator[ModelSet]:
-        """Lend a set; to a request, which waits for its turn, or to a conversation (None).
+        """Lend a set to a request, which waits for its turn, or to a conversation (None).
 
         Raises HttpError (429) if none becomes free in time, and Disconnected.
         """
@@ -205,7 +206,7 @@ def warm_pool(config: Config, notify: Callable[[str], object]) -> Generator[Pool
 def _brain(
     config: Config, notify: Callable[[str], object], stack: ExitStack
 ) -> tuple[Callable[[Samples, Flag], str], Brain | None]:
-    """Load a brain. Without its chat model, load its recogniser only. Raises ModelError."""
+    """Load a brain, or without its chat model only its recogniser. Raises ModelError."""
     from voxtui.wiring import build_brain, recogniser, transcriber
 
     try:

@@ -1,8 +1,8 @@
-"""uvicorn's protocols, which also drop a client that sends or takes nothing.
+"""uvicorn's protocols, which also drop a client that neither sends nor receives.
 
-uvicorn waits for such a client without a limit: after a missed ping too, it closes the connection
-only once all is sent. Meanwhile the client keeps the parts that it was lent. The limit is that of
-nginx (`send_timeout`).
+uvicorn waits for such a client without a limit: even after a missed ping it closes the connection
+only once all is sent. Meanwhile the client holds a set of models. The limit is that of nginx
+(`send_timeout`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ else:
 STALL_SECONDS = 60.0
 
 HEADER_SECONDS = 15.0
-"""Time from the beginning of a connection, or of a later request, to the end of its headers."""
+"""Maximum time from the start of a connection, or of a later request, to the end of its headers."""
 
 
 class _DropsStalled(Base):
-    """Aborts a connection of which nothing was sent for STALL_SECONDS, although something waits."""
+    """Aborts a connection that sends nothing for STALL_SECONDS although bytes wait."""
 
     loop: asyncio.AbstractEventLoop
     transport: asyncio.Transport
@@ -83,7 +83,7 @@ class HttpProtocol(_DropsStalled, H11Protocol):
         super().connection_lost(exc)
 
     def _await_headers(self) -> None:
-        """Count the time of headers that have begun, and of those of a new connection."""
+        """Limit the time of headers that have begun, and of those of a new connection."""
         if self.conn.their_state is not h11.IDLE:
             self._stop_headers()
         elif self._headers is None and not self.timeout_keep_alive_task:

@@ -1,4 +1,4 @@
-"""Read a request's body while it arrives, in bounded memory, and store a file on the disk."""
+"""Read a request's body while it arrives, in bounded memory, and store its file on the disk."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from starlette.types import Receive
 
 WINDOW_SECONDS = 30.0
-"""A body that brings less than LEAST_BYTES in this time is refused."""
+"""Time in which a body must bring LEAST_BYTES."""
 
 LEAST_BYTES = 8192
-"""A third of what the slowest speech codecs send in real time."""
+"""Minimum bytes in that time, a third of what the slowest speech codecs need in real time."""
 
 MOST_FIELDS = 64
 
 LONGEST_FIELD = 64 * 1024
-"""Most bytes of a field other than the file."""
+"""Maximum bytes of a field other than the file."""
 
 POLL_SECONDS = 0.1
 
@@ -49,7 +49,7 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class FileData:
-    """Bytes of the file, in their order."""
+    """A part of the file's bytes, in order."""
 
     data: bytes
 
@@ -81,7 +81,7 @@ async def body(receive: Receive) -> AsyncIterator[bytes]:
 
 
 async def small_body(receive: Receive, most: int) -> bytes:
-    """Return a whole body of at most `most` bytes. Raises HttpError (413) and Disconnected."""
+    """Return a whole body of up to `most` bytes. Raises HttpError (413) and Disconnected."""
     whole = bytearray()
     async for data in body(receive):
         whole += data
@@ -141,10 +141,10 @@ def _is_file(segment: MultipartSegment) -> bool:
 
 
 class Spool:
-    """A file without a name, which no kill leaves behind. One thread writes, another one reads."""
+    """An unnamed file, which no kill leaves behind. One thread writes, another one reads."""
 
     def __init__(self) -> None:
-        """Make the file. Raises OSError."""
+        """Create the file. Raises OSError."""
         self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (see __exit__)
         self._size = 0
         self._ended = False
@@ -171,13 +171,13 @@ class Spool:
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Note that nothing more will be written."""
+        """Take note that nothing more will be written."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
 
     def read(self, offset: int, most: int, cancelled: Flag) -> bytes:
-        """Return up to `most` bytes from `offset`, once there are any; none: it has ended."""
+        """Return up to `most` bytes from `offset`, once there are any; none at the end."""
         with self._changed:
             while self._size <= offset and not self._ended and not cancelled.is_set():
                 self._changed.wait(POLL_SECONDS)

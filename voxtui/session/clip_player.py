@@ -1,4 +1,4 @@
-"""Sample clips, spoken as if a person spoke them."""
+"""Play sample clips as if a person spoke them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def open_clip(path: Path, max_seconds: float) -> Callable[[FrameSink, threading.Event], object]:
-    """Read a clip. Return what speaks it in real time. Raises InputError."""
+    """Read a clip and return a function that speaks it in real time. Raises InputError."""
     from voxtui.audio.clips import load_clip, speak
 
     return partial(speak, load_clip(path, max_seconds))
@@ -42,7 +42,7 @@ class ClipPlayer:
         return bool(self._running)
 
     def check(self, number: int) -> None:
-        """Raise NotAllowed, which names the clips, unless there is one of this number, from 1."""
+        """Raise NotAllowed, with the names of the clips, if there is no clip `number` (from 1)."""
         if not self.names:
             raise NotAllowed("There are no sample clips.")
         if not 0 < number <= len(self.names):
@@ -51,7 +51,7 @@ class ClipPlayer:
             raise NotAllowed(f"{what} There are: {clips}.")
 
     def play(self, number: int) -> None:
-        """Read a clip, then stop the ones before it and speak it. Return at once."""
+        """Read a clip, stop any other clip, and speak it. Returns at once."""
         stopped = threading.Event()
         earlier = tuple(self._running)
         self._running.add(stopped)

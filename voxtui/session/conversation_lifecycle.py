@@ -1,4 +1,4 @@
-"""The present conversation: what of it is stored, and how another takes its place."""
+"""Store the present conversation, and replace it by a new or a stored one."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ class Conversation:
         self._record = record
         self._log = log
         self._past_numbers = itertools.count(-1, -1)
-        """The numbers of turns that another voxtui stored."""
+        """the numbers for turns of stored conversations"""
         self._has_begun = True
-        """False: a new conversation began, and no turn since."""
+        """whether a turn began in the present conversation; True at the start"""
         self._switched = False
-        """True: the engine may still report turns of the conversation before this one."""
+        """whether the engine may still report turns of the previous conversation"""
         self._before: StoredConversation | None = None
         self._turns_before = 0
-        """The newest turn of this session before the conversation that was resumed."""
+        """the newest turn of this session before a conversation was resumed"""
 
     @property
     def turns(self) -> Iterator[tuple[int, SessionTurn]]:
-        """The turns of this conversation in this session, the newest first."""
+        """The turns of this conversation in this session, newest first."""
         turns = reversed(self._record.turns.items())
         return ((number, turn) for number, turn in turns if number > self._turns_before)
 
     @property
     def earlier_words(self) -> str:
-        """The user's newest words in a conversation that goes on; empty: there are none."""
+        """The user's newest words in a resumed conversation; empty if there are none."""
         past = reversed(self._session.engine.past)
         return next((turn.user_text for turn in past if not turn.attached), "")
 
@@ -45,7 +45,7 @@ class Conversation:
         self._has_begun, self._switched = True, False
 
     def store(self) -> None:
-        """Store the conversation as it is now, if conversations are stored."""
+        """Store the conversation as it is now, if storing is on."""
         if self._switched or not self._log.is_open:
             return
         turns = self._record.turns.copy().items()
@@ -59,7 +59,7 @@ class Conversation:
         self._has_begun, self._switched = False, True
 
     def undo(self) -> None:
-        """Bring back the conversation before the new one. Raises NotAllowed once a turn began."""
+        """Bring back the previous conversation. Raises NotAllowed once the new one has a turn."""
         if self._has_begun:
             raise NotAllowed("A new conversation can be undone only until its first turn.")
         self._has_begun = True
@@ -68,9 +68,9 @@ class Conversation:
             self._log.go_back(self._before)
 
     def newest_past(self) -> Past:
-        """Return the turns of the newest stored conversation, which goes on.
+        """Resume the newest stored conversation and return its turns.
 
-        Raises InputError, NotAllowed.
+        Raises InputError, and NotAllowed if none is stored.
         """
         newest = self._log.conversations.newest(most=1)
         if not newest:
@@ -78,7 +78,7 @@ class Conversation:
         return self._past_of(newest[0].id)
 
     def resume(self, conversation: int) -> Past:
-        """Put a stored conversation in place of the present one, and return its turns.
+        """Replace the present conversation by a stored one, and return its turns.
 
         Raises InputError.
         """
@@ -89,6 +89,6 @@ class Conversation:
         return past
 
     def _past_of(self, conversation: int) -> Past:
-        """Return the turns of a stored conversation, to which what follows is added."""
+        """Return the turns of a stored conversation, to which new turns are added from now on."""
         self.store()
         return self._log.resume(conversation, self._past_numbers)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from voxtui.settings.schema import Config
 
 NOTES_BYTES = 20_000
-"""Bytes of the notes that a conversation begins with, at most."""
+"""Maximum size in bytes of the notes at the beginning of a conversation."""
 
 MODEL_KEYS = frozenset((
     "brain.name", "brain.embedded.model", "brain.language", "generation.preset", "voice.engine",
@@ -54,17 +54,17 @@ ENDS_TALKING = (
     commands.SendText, commands.Redo, commands.Cancel, commands.NewConversation,
     commands.ReplaceComponents, commands.RescanDevices, commands.Speak,
 )  # fmt: skip
-"""Commands after which neither a clip nor a held key goes on."""
+"""Commands that end a playing clip and a held key."""
 
 Notify: TypeAlias = Callable[[str], object]
 """Shows a sentence to the user. Any thread."""
 
 
 class Factories(Protocol):
-    """Makes one part each, as a configuration wants it. Each method raises VoxtuiError.
+    """Makes single components for a configuration. Each method raises VoxtuiError.
 
-    `notify` shows a sentence to the user, from any thread. `reload` makes brain and voice after a
-    failed start, and may download the chat model if `download_chat`.
+    `notify` shows a sentence to the user, from any thread. `reload` makes a brain and a voice after
+    a failed start, and may download the chat model if `download_chat`.
     """
 
     def microphone(self, config: Config) -> Microphone: ...
@@ -89,24 +89,24 @@ class LocalSession(UserSession):
     ) -> None:
         super().__init__(make_engine, deliver)
         self.config = config
-        """the settings in force; after a failed start those that are tried"""
+        """the settings in use, or, after a failed start, those being tried"""
         self.clips = ClipPlayer(clips, self, config.audio.max_utterance_s, deliver)
         self.record = Record(datetime.now())
         self.microphone: str | None = ""
-        """the name of the microphone; empty: not known yet; None: there is none"""
+        """the name of the microphone; empty if not known yet, None if there is none"""
         self.talking: int | None = None
-        """the turn for which a key or a mouse button is down"""
+        """the turn for which a key or a mouse button is held"""
         self.turn: events.TurnStarted | None = None
         """the newest turn that the engine began"""
         self.queued: deque[str] = deque()
-        """texts that wait until the models are loaded"""
+        """texts that are sent once the models are loaded"""
         self.muted = False
         self.chosen: dict[str, Any] = {}
-        """values in use that were chosen here and are not saved, by key"""
+        """values in use, by key, that the user chose here and has not saved"""
         self._trying: dict[str, Any] = {}
-        """values whose parts are being loaded, by key"""
+        """values, by key, whose components are being loaded"""
         self.models_are_new = False
-        """True if the newest Loaded brought models that were not in use before"""
+        """whether the newest Loaded brought new models"""
         self._loaded: events.Loaded | None = None
         self._factories = factories
         self._may_download = False
@@ -130,7 +130,7 @@ class LocalSession(UserSession):
     # Events.
 
     def take(self, event: UserSessionEvent) -> None:
-        """Update the state from an event; send the next kept text once the engine is ready."""
+        """Update the state by an event; send the next queued text once the engine is ready."""
         if isinstance(event, ClipEnded):
             self.clips.take(event)
             return
@@ -170,7 +170,7 @@ class LocalSession(UserSession):
         return super().busy or self.clips.playing
 
     def post(self, command: commands.Command) -> int:
-        """Have the engine do `command`. One that ends a turn also ends a clip and a held key."""
+        """Post `command` to the engine. One that ends a turn also ends a clip and a held key."""
         if isinstance(command, ENDS_TALKING):
             if isinstance(command, commands.NewTurn):
                 self._require_model()
@@ -182,7 +182,7 @@ class LocalSession(UserSession):
 
     @property
     def listens_by_itself(self) -> bool:
-        """True while an utterance is recorded that hands-free listening began."""
+        """True while an utterance is being recorded that began hands-free."""
         return (
             self.config.vad.hands_free
             and self.talking is None
@@ -193,12 +193,12 @@ class LocalSession(UserSession):
 
     @property
     def hears_over_an_answer(self) -> bool:
-        """True if speech ends an answer: with headphones, or where the echo is removed."""
+        """True if speech ends an answer: with headphones, or if the echo is removed."""
         removed = self._factories is not None and self._factories.cancels_echo(self.config)
         return self.config.vad.hands_free and (removed or self.config.vad.listen_while_speaking)
 
     def begin_talking(self, at: float) -> None:
-        """Begin an utterance, or end the one that began hands-free. Raises NotAllowed."""
+        """Begin an utterance, or end one that began hands-free. Raises NotAllowed."""
         if self.listens_by_itself and self.turn is not None:
             self.post(commands.Release(at, self.turn.turn))
             return
@@ -211,7 +211,7 @@ class LocalSession(UserSession):
         self.talking = self.post(commands.Talk(at))
 
     def end_talking(self, at: float) -> None:
-        """End the utterance that a key or button began. Do nothing if there is none."""
+        """End the utterance that a key or button began, if there is one."""
         if self.talking is not None:
             self.post(commands.Release(at, self.talking))
             self.talking = None
@@ -221,21 +221,21 @@ class LocalSession(UserSession):
         return self.busy or self.state in (State.LISTENING, State.THINKING, State.SPEAKING)
 
     def stop(self) -> bool:
-        """Discard the utterance or end the answer. Return False if there was neither."""
+        """Discard the utterance or end the answer. Return False if there is neither."""
         if not self.can_stop:
             return False
         self.post(commands.Cancel())
         return True
 
     def say(self, text: str, at: float | None = None) -> int | None:
-        """Answer `text`, or keep it until the models are loaded and return None."""
+        """Answer `text`; while the models are being loaded, queue it and return None."""
         if self.failed or self.state is State.LOADING or self._trying:
             self.queued.append(text)
             return None
         return self.post(commands.SendText(text, at))
 
     def answer_again(self, at: float | None = None, turn: int | None = None) -> None:
-        """Answer `turn`, or the newest turn, once more; after a failed start, try it again.
+        """Answer `turn`, or the newest turn, again; after a failed start, retry the start.
 
         Raises NotAllowed, VoxtuiError.
         """
@@ -269,7 +269,7 @@ class LocalSession(UserSession):
         return newest
 
     def correct(self, turn: int, text: str, at: float | None = None) -> int:
-        """Answer `text` in place of `turn`, or at the end if that is not the newest turn.
+        """Answer `text` in place of the newest turn; for an older `turn`, answer at the end.
 
         Returns the number of the new turn. Raises NotAllowed.
         """
@@ -280,7 +280,7 @@ class LocalSession(UserSession):
         self._attach_notes()
 
     def _attach_notes(self) -> None:
-        """Begin the conversation with the user's notes, if he wants that."""
+        """Attach the user's notes to the new conversation, if they are enabled."""
         tools = self.config.tools
         if not (tools.enabled and tools.read_notes):
             return
@@ -297,7 +297,7 @@ class LocalSession(UserSession):
 
     @property
     def text_room(self) -> tuple[int, int]:
-        """The most tokens of texts to talk about, and how many of them are left."""
+        """The maximum tokens of attached texts, and how many of them are left."""
         brain = self._loaded.brain_name if self._loaded else self.config.brain.name
         most = self.config.input.tokens(brain)
         return most, most - attached_tokens(self.engine.past)
@@ -315,7 +315,7 @@ class LocalSession(UserSession):
         return self.muted
 
     def save(self) -> Path:
-        """Write the record to disk, which may take a while. Return the place. Any thread.
+        """Write the session to disk, which may take seconds, and return its folder. Any thread.
 
         Raises NotAllowed, InputError.
         """
@@ -326,7 +326,7 @@ class LocalSession(UserSession):
     # Models and devices.
 
     def retry(self) -> None:
-        """Load the models again after a failed start. Raises VoxtuiError, kept in `failed`."""
+        """Load the models again after a failed start. Raises VoxtuiError, stored in `failed`."""
         try:
             self._start_again(self.config)
         except VoxtuiError as error:
@@ -341,7 +341,7 @@ class LocalSession(UserSession):
         self.retry()
 
     def devices(self) -> Sequence[Device]:
-        """List every device; empty where there is no sound system.
+        """List every device; empty without a sound system.
 
         It initialises PortAudio and may block: call it on a thread of its own.
         """
@@ -367,7 +367,7 @@ class LocalSession(UserSession):
     def choose(self, key: str, value: Any) -> None:
         """Use this value of a config key from now on. Raises NotAllowed.
 
-        A value that needs another part is in use once Loaded says so.
+        A value that needs another component takes effect with the next Loaded.
         """
         try:
             config = with_value(self.config, key, value)
@@ -387,7 +387,7 @@ class LocalSession(UserSession):
             raise NotAllowed(str(error), "error") from error
 
     def save_settings(self) -> tuple[Path, Sequence[str]]:
-        """Write the values that were chosen here. Return the user's config file, and the keys.
+        """Write the values chosen here. Return the user's config file and the written keys.
 
         Raises NotAllowed, ConfigError.
         """
@@ -403,10 +403,10 @@ class LocalSession(UserSession):
             raise NotAllowed("Still loading. Text is kept until that is done.", "information")
 
     def _store_conversations(self, stores: bool, config: Config) -> None:
-        """Store conversations from this one on, or no longer, and say so.
+        """Begin or stop storing conversations, and tell the user.
 
-        The choice is saved at once, because it is about the next start. The engine gets `config`,
-        because it answers what is stored. Raises ConfigError.
+        The choice is saved at once, because it matters at the next start. The engine gets `config`,
+        because it answers questions about what is stored. Raises ConfigError.
         """
         save_values({"session.keep": stores})
         self.config = config
@@ -450,7 +450,7 @@ class LocalSession(UserSession):
 def _change(
     factories: Factories | None, key: str, config: Config, before: Config, notify: Notify
 ) -> commands.ReplaceComponents:
-    """Make the parts that another value of `key` needs. Raises VoxtuiError."""
+    """Make the components that a new value of `key` needs. Raises VoxtuiError."""
     assert factories is not None
     match key.split("."):
         case ["audio", _]:

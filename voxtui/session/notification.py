@@ -1,4 +1,4 @@
-"""Notifications of the terminal or the desktop, for a timer that rings while nobody looks at it."""
+"""Notify the user by the terminal or the desktop when a timer rings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TERMS_777 = ("foot", "xterm-ghostty", "wezterm")
 
 
 def notification(title: str, text: str, environment: Mapping[str, str]) -> str:
-    """Return the bytes that ring the bell and show a notification where the terminal has them."""
+    """Return the bytes that ring the bell and, if the terminal can, show a notification."""
     osc = _osc(strip_control_characters(title), strip_control_characters(text), environment)
     if osc and environment.get("TMUX"):
         escaped = osc.replace("\x1b", "\x1b\x1b")
@@ -30,7 +30,7 @@ def notification(title: str, text: str, environment: Mapping[str, str]) -> str:
 
 
 def notify_desktop(title: str, text: str, environment: Mapping[str, str]) -> None:
-    """Have the desktop show a notification, where the terminal has none. Returns at once."""
+    """Show a notification by the desktop if the terminal cannot. Returns at once."""
     if _osc(title, text, environment):
         return
     command = _desktop_command(title, strip_control_characters(text), environment)

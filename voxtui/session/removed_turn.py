@@ -14,14 +14,14 @@ from voxtui.storage.saved_session import SessionTurn
 class RemovedTurn:
     number: int
     past: PastTurn | None
-    """its part of the history; None: it was too old, so the history had none"""
+    """the turn in the history, or None if the history had dropped it"""
     after: int | None
-    """the turn before it in the history; None: it was the first"""
+    """the number of the turn before it in the history, or None if it was the first"""
     record: SessionTurn | None
 
 
 def remove_turn(session: LocalSession, number: int) -> RemovedTurn:
-    """Have neither the brain nor a saved session know turn `number` any more."""
+    """Remove turn `number` from the history and from the record of the session."""
     past = before = after = None
     for turn in session.engine.past:
         if turn.number == number and not turn.attached:

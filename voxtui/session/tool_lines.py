@@ -1,4 +1,4 @@
-"""The sentences about calls of tools, the same in every front end."""
+"""The sentences about tool calls, the same in every front end."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from voxtui.dialogue.tool_interface import CallOutcome, CallReport
 from voxtui.errors import one_line
 
 LONGEST_LINE = 300
-"""characters of a call that has ended; a question shows all of it"""
+"""Maximum number of characters of a finished call's line; a question shows the whole call."""
 
 
 def call_text(call: ToolCall) -> str:
-    """Return a call as `lights room=kitchen state=off`; as it is if it is no JSON object."""
+    """Return a call as `lights room=kitchen state=off`; unchanged if it is no JSON object."""
     try:
         arguments = msgspec.json.decode(call.arguments, type=dict[str, msgspec.Raw])
     except msgspec.MsgspecError:
@@ -24,7 +24,7 @@ def call_text(call: ToolCall) -> str:
 
 
 def call_line(report: CallReport) -> str:
-    """Return a call that has ended, with its time or the reason why it was not done."""
+    """Return a line for a finished call, with its time or the reason for which it was not done."""
     text = call_text(report.call)
     text = text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]} …"
     if report.outcome is CallOutcome.DONE:

@@ -1,4 +1,4 @@
-"""The commands of a person to an engine, for any front end and without a device."""
+"""What a person can ask of an engine, for any front end and without a device."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Severity: TypeAlias = Literal["information", "warning", "error"]
 STRAY_KEY_SECONDS = 0.4
 
 MakeEngine: TypeAlias = Callable[[Callable[[events.Event], object]], "Engine"]
-"""Makes an engine that reports its events to the given function."""
+"""Makes an engine that passes its events to the argument."""
 
 
 class NotAllowed(Exception):
-    """Something cannot be done now. The message is one sentence or two for the user."""
+    """An action is not possible now. The message is one or two sentences for the user."""
 
     def __init__(self, message: str, severity: Severity = "warning") -> None:
         super().__init__(message)
@@ -41,10 +41,10 @@ class NotAllowed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClipEnded:
-    """A sample clip was spoken, was stopped, or could not be read."""
+    """A sample clip ended: it was spoken, stopped or unreadable."""
 
     clip: threading.Event = field(repr=False)
-    """the flag that would have stopped it"""
+    """the flag that stops the clip"""
     error: str = ""
 
 
@@ -55,13 +55,13 @@ class UserSession:
     def __init__(
         self, make_engine: MakeEngine, deliver: Callable[[UserSessionEvent], object]
     ) -> None:
-        """`deliver` gets every event, on several threads, and returns at once."""
         self.engine = make_engine(deliver)
         self.failed: VoxtuiError | None = None
-        """the error that prevented the loading of the models"""
+        """the error because of which the models were not loaded"""
         self._unfinished: set[int] = set()
         self.dropped_turn = 0
-        """the newest turn of a conversation that was left; it, or an older one, may still begin"""
+        """the newest turn of the previous conversation; that turn or an older one may still begin
+        """
         self.awaits_key: events.KeyNeeded | None = None
         self._key_needed_at = 0.0
 
@@ -77,14 +77,14 @@ class UserSession:
         self.engine.start(past)
 
     def begin_closing(self) -> None:
-        """Begin to end everything, and return at once. `close` must follow."""
+        """Begin to close, and return at once. `close` must follow."""
         self.engine.close(0)
 
     def close(self, seconds: float | None = None) -> None:
         self.engine.close(seconds)
 
     def take(self, event: UserSessionEvent) -> None:
-        """Update the state from an event of the engine. Call it before the event is shown."""
+        """Update the state by an event of the engine. Call it before the event is shown."""
         match event:
             case events.LoadFailed(error):
                 self.failed = error
@@ -103,9 +103,9 @@ class UserSession:
                 pass
 
     def post(self, command: Command) -> int:
-        """Have the engine do `command`. Returns the number of the turn that it begins or ends.
+        """Post `command` to the engine. Returns the number of the turn that it begins or ends.
 
-        Raises NotAllowed where a turn cannot begin now, or a text to talk about is empty.
+        Raises NotAllowed if no turn can begin now, or if an attached text is empty.
         """
         if isinstance(command, NewTurn | Speak):
             self._require_model()
@@ -120,7 +120,7 @@ class UserSession:
         return self.engine.post(command)
 
     def confirm(self, yes: bool) -> None:
-        """Answer the question whether a tool may run. A key did this.
+        """Answer, by a key, the question whether a tool may run.
 
         A yes right after the question is ignored: that key was meant for something else.
         """

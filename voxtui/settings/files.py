@@ -12,10 +12,10 @@ from pathlib import Path
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """Open the regular file `path` and return its descriptor. Raises OSError for another kind.
+    """Open the regular file `path` and return its descriptor. Raises OSError for any other kind.
 
-    For writing no link is followed: it may name a file that others chose. A new file has `mode`.
-    O_NONBLOCK: opening a FIFO does not wait for its other end.
+    Writing follows no link, because a link may name a file that others chose. A new file has
+    `mode`. O_NONBLOCK keeps the opening of a FIFO from waiting for its other end.
     """
     links = 0 if flags == os.O_RDONLY else os.O_NOFOLLOW
     try:
@@ -39,10 +39,10 @@ def read_file(path: Path, limit: int) -> bytes:
 
 
 def write_file(path: Path, data: bytes, keeps_mode: bool = False) -> None:
-    """Replace the file `path`, in one step, by one of mode 0600 with `data`. Raises OSError.
+    """Atomically replace the file `path` by one of mode 0600 with `data`. Raises OSError.
 
-    Makes its folder. A link at `path` is replaced, not followed. `keeps_mode`: the permissions of
-    the old file stay.
+    Creates its folder. Replaces a link instead of following it. `keeps_mode` keeps the permissions
+    of the old file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     opened, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from platformdirs import PlatformDirs
 
 TEXT = "utf-8-sig"
-"""UTF-8, with or without the byte order mark that some editors write."""
+"""The encoding UTF-8, with or without the byte order mark that some editors write."""
 
 LARGEST_CONFIG = 1 << 20
-"""Bytes. Ours has 6 kB; the parser takes seconds and much memory for larger files."""
+"""Maximum size in bytes. Our file has 6 kB; the parser takes seconds and much memory for large
+ones."""
 
 MOST_DOTS = 16
-"""Dots in a line, outside strings and comments. Our keys have 2. A key of 100,000 parts took the
-parser 45 s and 8 GB."""
+"""Maximum dots per line, outside strings and comments. Our keys have 2. A key of 100,000 parts took
+the parser 45 s and 8 GB."""
 
 _STRING_OR_COMMENT = re.compile(  # no possessive quantifiers: Python 3.11.2 gets them wrong
     r'"""(?:[^"\\]|\\.|"(?!""))*(?:"""+|\\?\Z)' r"|'''.*?(?:'''+|\Z)"
@@ -42,14 +43,14 @@ def user_folders() -> PlatformDirs:
 
 
 def user_path(named: str | Path) -> Path:
-    """Expand `~` in `named`. The `~` of an unknown user stays."""
+    """Expand `~` in `named`. The `~` of an unknown user stays unchanged."""
     return Path(os.path.expanduser(named))
 
 
 def read_config(path: Path) -> str:
     """Return the text of a TOML file, without a byte order mark.
 
-    Raises ConfigError, also for a file that the TOML parser would need minutes or gigabytes for.
+    Raises ConfigError, also for a file that would take the parser minutes or gigabytes.
     """
     try:
         data = read_file(path, LARGEST_CONFIG + 1)
@@ -75,5 +76,5 @@ def read_config(path: Path) -> str:
 
 
 def notes_file(named: str) -> Path:
-    """Return the file of the notes: the `named` one, else that of the data folder."""
-    return Path(named).expanduser() if named else user_folders().user_data_path / "notes.md"
+    """Return the path of the notes: `named`, or a file in the data folder if it is empty."""
+    return user_path(named) if named else user_folders().user_data_path / "notes.md"

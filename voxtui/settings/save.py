@@ -15,7 +15,10 @@ from voxtui.settings.paths import read_config, user_config_file
 
 
 def save_values(values: Mapping[str, Any]) -> Path:
-    """Write keys to the user's config file, beside its comments. Returns it. Raises ConfigError."""
+    """Write keys into the user's config file and return its path. Raises ConfigError.
+
+    The comments of the file stay.
+    """
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -39,7 +42,7 @@ def save_values(values: Mapping[str, Any]) -> Path:
 
 
 def toml_value(value: Any) -> str:
-    """Return a value as TOML writes it, a table on one line."""
+    """Return a value in TOML, a table on one line."""
     match value:
         case str() | bool():
             return json.dumps(value, ensure_ascii=False)

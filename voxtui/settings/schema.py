@@ -1,6 +1,6 @@
 """Declare every key of config.toml with its type, range and default.
 
-config.toml explains the keys to users. A `__post_init__` checks keys that depend on each other.
+config.toml explains the keys to users. `__post_init__` checks keys that depend on each other.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from voxtui.settings.urls import check_url
 T = TypeVar("T")
 
 PROJECT = "may stand in ./voxtui.toml"
-"""Marks a key that cannot do harm: it sends no data elsewhere, loads no model, writes no file and
-turns no microphone on. The current directory may come from another person, for instance in an
-archive."""
+"""Marks a key that may stand in ./voxtui.toml because it is harmless: it sends no data elsewhere,
+loads no model, writes no file and turns no microphone on. The current directory may come from
+another person, for instance in an archive."""
 
 Project: TypeAlias = Annotated[T, PROJECT]
 
 AUTO = "auto"
-"""The chat model that `voxtui models fetch` without a name fetched."""
+"""Stands for the chat model that `voxtui models fetch` without a name downloads."""
 
 
 class EmbeddedBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,7 +34,7 @@ class EmbeddedBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: Annotated[str, Meta(min_length=1)] = "mistralai/Voxtral-Mini-3B-2507"
-    """owner/name on the hub, or a directory"""
+    """an owner/name on the hub, or a directory"""
     quantization: Literal["none", "fp8"] = "none"
     idle_transcript: bool = True
     fast: bool = True
@@ -44,13 +44,13 @@ class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """A server with an OpenAI-compatible API."""
 
     url: str = ""
-    """the base URL of the chat server; empty: none"""
+    """the base URL of the chat server; empty for none"""
     model: str = ""
-    """empty: the only model of the server"""
+    """the name of the model; empty for the only model of the server"""
     transcription_model: str = ""
-    """empty: `model` receives the audio itself"""
+    """the name of the transcription model; empty if `model` accepts audio"""
     transcription_url: str = ""
-    """the base URL of the server that transcribes; empty: `url`"""
+    """the base URL of the transcription server; empty for `url`"""
     idle_transcript: bool = True
     timeout_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
 
@@ -70,7 +70,7 @@ LANGUAGES = {
     "de": "German", "en": "English", "es": "Spanish", "fr": "French", "hi": "Hindi",
     "it": "Italian", "nl": "Dutch", "pt": "Portuguese",
 }  # fmt: skip
-"""The languages that Voxtral understands, by code (ISO 639-1)."""
+"""Names of the languages that Voxtral understands, by ISO 639-1 code."""
 
 
 class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,7 +81,7 @@ class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "do anything else."
     )
     language: Literal["", "de", "en", "es", "fr", "hi", "it", "nl", "pt"] = ""
-    """the language that is spoken; empty: any that the brain knows"""
+    """the spoken language; empty for any that the brain knows"""
     clock: bool = True
     embedded: EmbeddedBrainConfig = EmbeddedBrainConfig()
     voxtral: VoxtralBrainConfig = VoxtralBrainConfig()
@@ -93,7 +93,7 @@ class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KokoroConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Paths of files. Empty: the files of `voxtui models fetch kokoro`."""
+    """Paths of files. Empty ones mean the files of `voxtui models fetch kokoro`."""
 
     model: str = ""
     config: str = ""
@@ -122,7 +122,7 @@ class VadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start_ms: Project[Annotated[int, Meta(ge=32, le=5000)]] = 200
     end_ms: Project[Annotated[int, Meta(ge=64, le=10_000)]] = 800
     interrupt_ms: Project[Annotated[int, Meta(ge=32, le=5000)]] = 60
-    """milliseconds of speech, each frame of 32 ms by its probability"""
+    """milliseconds of speech, with each frame of 32 ms weighted by its probability"""
     listen_while_speaking: bool = False
     name: Annotated[str, Meta(max_length=40, pattern=r"^([A-Za-z']+( [A-Za-z']+)*)?$")] = ""
 
@@ -153,7 +153,7 @@ class GenerationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
 
     def sampling(self) -> Sampling:
-        """Return the values in force: the explicit keys, else those of the preset."""
+        """Return the values in use: the explicit keys, else those of the preset."""
         explicit = {
             name: value
             for name in Sampling.__struct_fields__
@@ -168,10 +168,11 @@ class Sampling(msgspec.Struct, frozen=True):
     temperature: float
     top_p: float
     top_k: int
-    """0: no limit"""
+    """the number of candidate tokens; 0 for no limit"""
     repetition_penalty: float
     one_sentence: bool = False
-    """ask for one short sentence, because a few tokens would cut a longer one"""
+    """whether the instruction requests one short sentence, because few tokens would cut a longer
+    one"""
     seed: int = 1
 
 
@@ -192,14 +193,14 @@ class StreamingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 HISTORY_TOKENS = {"embedded": 600}
-"""Most tokens of past turns, by brain. On a CPU each token of an answer takes longer the more past
-tokens it attends to."""
+"""Maximum tokens of past turns, by brain. On a CPU each token takes longer the more past tokens it
+attends to."""
 
 
 class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     turns: Annotated[int, Meta(ge=0, le=5)] = 5
     max_tokens: Annotated[int, Meta(ge=0, le=32_000)] | None = None
-    """tokens; None: the default of the brain in force"""
+    """the maximum tokens of past turns; None for the default of the brain in use"""
 
     def tokens(self, brain: str) -> int:
         known = self.max_tokens
@@ -207,24 +208,24 @@ class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 INPUT_TOKENS = {"embedded": 1000}
-"""Most tokens of attached texts, by brain. The embedded one reads some 30 tokens a second."""
+"""Maximum tokens of attached texts, by brain. The embedded one reads some 30 tokens a second."""
 
 CONTEXT_TOKENS = 8192
-"""Context of every other brain. A quarter of it stays free for the conversation."""
+"""Context size in tokens of every other brain. A quarter stays free for the conversation."""
 
 
 class InputConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Texts that the user gives to talk about."""
+    """Texts that the user attaches."""
 
     max_tokens: Annotated[int, Meta(ge=1, le=24_000)] | None = None
-    """tokens; None: the default of the brain in force"""
+    """the maximum tokens of attached texts; None for the default of the brain in use"""
 
     def tokens(self, brain: str) -> int:
         return self.max_tokens or INPUT_TOKENS.get(brain, CONTEXT_TOKENS * 3 // 4)
 
 
 class Targets(msgspec.Struct, frozen=True):
-    """Upper limits of a turn's times, in milliseconds."""
+    """Targets for a turn's latencies: upper limits in milliseconds."""
 
     ttft_ms: float
     """release to first token"""
@@ -242,7 +243,7 @@ class Targets(msgspec.Struct, frozen=True):
     """Enter to last token"""
 
     def judging(self, typed: bool) -> Targets:
-        """Return the targets of typed or of spoken turns, under the names of spoken ones."""
+        """Return the targets of typed or spoken turns, under the names of the spoken ones."""
         if not typed:
             return self
         return msgspec.structs.replace(
@@ -264,14 +265,14 @@ TARGETS = {
     # A server adds its queue and one round trip: 50 to 150 ms on the internet.
     "remote": Targets(500, 500, 800, 5000, 500, 800, 5000),
 }
-"""Defaults by the brain in force, for keys that the user does not set."""
+"""Default targets by brain, for keys that the user does not set."""
 
 DEFAULT_BRAIN = "embedded"
-"""The brain whose targets count before a brain is loaded."""
+"""The brain whose targets count before any brain is loaded."""
 
 
 class TargetsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The user's own targets. None: the default of the brain in force."""
+    """The user's own targets. None means the default of the brain in use."""
 
     ttft_ms: Project[Annotated[float, Meta(gt=0)] | None] = None
     processing_ms: Project[Annotated[float, Meta(gt=0)] | None] = None
@@ -282,7 +283,7 @@ class TargetsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     typed_total_ms: Project[Annotated[float, Meta(gt=0)] | None] = None
 
     def resolved(self, brain: str) -> Targets:
-        """Return the targets in force with `brain`, a key of TARGETS or any other name."""
+        """Return the targets in use with `brain`, a key of TARGETS or any other name."""
         explicit = {k: v for k, v in msgspec.structs.asdict(self).items() if v is not None}
         defaults = TARGETS.get(brain, TARGETS[DEFAULT_BRAIN])
         return msgspec.structs.replace(defaults, **explicit)
@@ -304,7 +305,8 @@ class ServeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _COMMAND_KEY = re.compile(r"ctrl\+[abd-gk-y]|f[1-9]|f1[0-2]")
-"""Without ctrl+c, h, i, j, m and z, which copy, erase, complete, send and suspend."""
+"""Matches a key for a command. It excludes ctrl+c, h, i, j, m and z, which copy, erase, complete,
+send and suspend."""
 
 
 class KeysConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -357,20 +359,20 @@ class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class SessionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep: bool | None = None
-    """store the words of conversations in a file; None: the user was not asked yet"""
+    """whether conversations are stored; None until the user was asked"""
 
 
 TOOL_NAME = r"^[a-z][a-z0-9_]{0,30}$"
 
 
 class ToolCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A command of the user's own, which a sentence runs."""
+    """A command that the user defines and a sentence runs."""
 
     name: Annotated[str, Meta(pattern=TOOL_NAME)]
     sentence: Annotated[str, Meta(min_length=1, max_length=200)]
-    """the request, with `{argument}` where a value stands"""
+    """the request, with `{argument}` in the place of a value"""
     run: Annotated[tuple[str, ...], Meta(min_length=1)]
-    """the program and its arguments, with `{argument}` likewise; no shell"""
+    """the program and its arguments, with `{argument}` in the place of a value; no shell"""
     arguments: dict[
         Annotated[str, Meta(pattern=TOOL_NAME)], tuple[str, ...] | Literal["integer", "text"]
     ] = {}
@@ -395,7 +397,7 @@ class ToolCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What voxtui may do for the user. ./voxtui.toml may set none of it."""
+    """What voxtui may do for the user. ./voxtui.toml may not set it."""
 
     enabled: bool = True
     notes_file: str = ""
@@ -411,28 +413,28 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class McpExample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A request, and the call that it means. A small model needs one for each tool."""
+    """A request and the call that it means. A small model needs one example per tool."""
 
     say: Annotated[str, Meta(min_length=1, max_length=200)]
     tool: str
-    """the server's name of the tool"""
+    """the tool's name on its server"""
     arguments: dict[str, Any] = {}
 
 
 class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A server of the Model Context Protocol, which the user starts or names."""
+    """A server of the Model Context Protocol that the user configured."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,15}$")]
-    """the beginning of the names of its tools"""
+    """the prefix of its tools' names"""
     command: str = ""
-    """a program that is started, and speaks the protocol on stdin and stdout"""
+    """a program to start, which speaks the protocol on stdin and stdout"""
     args: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     """names of environment variables that the program gets, beside PATH, HOME and the like"""
     url: str = ""
-    """the address of a server that runs already (streamable HTTP)"""
+    """the address of a running server (streamable HTTP)"""
     token_env: str = ""
-    """the name of the environment variable with the token of `url`"""
+    """the name of the environment variable that holds the token for `url`"""
     examples: tuple[McpExample, ...] = ()
 
     def __post_init__(self) -> None:
@@ -447,12 +449,12 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def origin(self) -> str:
-        """What runs, or where: an approval is for this alone."""
+        """The program or address. An approval is valid for this one only."""
         return self.url or " ".join((self.command, *map(repr, self.args)))
 
 
 class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Servers whose tools may be called. ./voxtui.toml may set none."""
+    """Servers whose tools may be called. ./voxtui.toml may not set them."""
 
     server: tuple[McpServer, ...] = ()
 

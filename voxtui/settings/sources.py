@@ -1,4 +1,4 @@
-"""Read the configuration: file, environment variables, `--set`; and the source of each value."""
+"""Read the configuration from file, environment and `--set`, and the source of each value."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 import math
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,23 +31,24 @@ from voxtui.settings.schema import (
 ENVIRONMENT = "VOXTUI_"
 
 PROJECT_FILE = Path("voxtui.toml")
-"""Read from the current directory. It may set the keys that the schema marks with PROJECT."""
+"""The config file of the current directory. It may set the keys that the schema marks with PROJECT.
+"""
 
 RETIRED_KEYS = {
     "brain.embedded.recogniser": "Moonshine Tiny is the only recogniser",
     "brain.voxtral.graphs": "brain.voxtral.fast replaces it",
     "brain.voxtral.kernels": "brain.voxtral.fast replaces it",
 }
-"""Keys of older versions, which are ignored, and the reason."""
+"""Keys of older versions that are ignored, and why."""
 
 RETIRED_VALUES = {"brain.voxtral.fast": {"auto": True, "off": False}}
-"""Values of older versions, and what they mean now."""
+"""Values of older versions, and their present equivalents."""
 
 IGNORED_FILE = Path("config.toml")
-"""Not read from the current directory, because many programs use this name."""
+"""A file of the current directory that is not read, because many programs use this name."""
 
 LONGEST_SHOWN = 60
-"""Characters of an invalid key or value in a message."""
+"""Maximum characters of an invalid key or value in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Setting:
     key: str
     value: Any
     source: str
-    """a file, an option, an environment variable, a preset, or `default`"""
+    """the origin: a file, an option, an environment variable, a preset, or `default`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +64,14 @@ class LoadedConfig:
     config: Config
     settings: tuple[Setting, ...]
     path: Path | None
-    """the file in force, if there is one"""
+    """the file in use, if there is one"""
     notice: str = ""
-    """sentences for the user about what is not read: a ./config.toml, retired keys"""
+    """sentences for the user about ignored settings: a ./config.toml, retired keys"""
     retired: tuple[Setting, ...] = ()
 
 
 def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, str]) -> LoadedConfig:
-    """Read the file, then the environment, then `sets`. Raises ConfigError with the place first."""
+    """Read the file, then the environment, then `sets`. Raises ConfigError, place first."""
     notice = _notice() if path is None else ""
     project = path is None and os.path.lexists(PROJECT_FILE)
     path = path or active_config_file()
@@ -114,7 +115,7 @@ def active_config_file() -> Path | None:
 
 
 def _notice() -> str:
-    """Say that ./config.toml is not read, if it has settings of ours that are not the defaults."""
+    """Return a notice if an unread ./config.toml has voxtui's settings, but not the defaults."""
     if not os.path.lexists(IGNORED_FILE):
         return ""
     try:
@@ -130,7 +131,7 @@ def _notice() -> str:
 
 
 def _retired_notice(retired: Sequence[Setting]) -> str:
-    """Return a sentence that says why `retired` is ignored; empty for none."""
+    """Return a sentence that says why the settings `retired` are ignored; empty for none."""
     if not retired:
         return ""
     rows = [(setting.source, setting.key, RETIRED_KEYS[setting.key]) for setting in retired]
@@ -216,7 +217,7 @@ def _from_option(option: str) -> tuple[str, str, str]:
 
 
 def _from_text(place: str, key: str, text: str) -> Any:
-    """Return the value of `text`: TOML where `key` accepts it, else the text itself."""
+    """Return the value of `text`: parsed as TOML if `key` accepts that, else the text itself."""
     if key in _sections():
         raise _is_section(place, key)
     if key not in _keys():
@@ -239,18 +240,39 @@ def _checked(place: str, key: str, value: Any) -> Any:
         if isinstance(value, float) and not math.isfinite(value):
             reason = "must be a finite number"
             raise ValueError(reason)
-        if isinstance(value, str) and b"\0" in value.encode():
+        if any("\0" in text for text in _texts_in(value)):
             reason = "must be text without NUL characters"
             raise ValueError(reason)
         return msgspec.convert(value, kind)
     except UnicodeEncodeError as error:
         reason, cause = "must be valid Unicode", error
+    except msgspec.ValidationError as error:
+        if isinstance(value, list) and reason.startswith("must be a list"):
+            detail, _, entry = str(error).partition(" - at `$")
+            raise ConfigError(
+                f"{place}: {key}{entry.rstrip('`')}: {detail}.", "docs/tools.md shows an example."
+            ) from error
+        cause = error
     except (ValueError, OverflowError) as error:
         cause = error
     shown = _shortened(toml_value(value).encode(errors="backslashreplace").decode())
     meant = _meant(key, value)
     end = f"; did you mean {meant}?" if meant else "."
     raise ConfigError(f"{place}: {key} = {shown}: {reason}{end}") from cause
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield each text in a value of TOML. Raises UnicodeEncodeError."""
+    match value:
+        case str():
+            value.encode()
+            yield value
+        case list() | dict():
+            entries = cast("Iterable[Any]", value.values() if isinstance(value, dict) else value)
+            for entry in entries:
+                yield from _texts_in(entry)
+        case _:
+            pass
 
 
 def _requirement(kind: inspect.Type) -> str:
@@ -313,7 +335,7 @@ def _shortened(text: str) -> str:
 
 
 def _assemble(settings: Mapping[str, Setting]) -> Config:
-    """Build the configuration. Raises ConfigError where keys contradict each other."""
+    """Build the configuration. Raises ConfigError if keys contradict each other."""
     table: dict[str, Any] = {}
     for setting in settings.values():
         *sections, name = setting.key.split(".")

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether requests to `url` stay on this machine. An invalid URL does not."""
+    """Return True if requests to `url` stay on this machine; False for an invalid URL."""
     with suppress(ValueError):
         host = urlsplit(url).hostname or ""
         if host == "localhost":
@@ -19,7 +19,7 @@ def is_loopback(url: str) -> bool:
 
 
 def check_url(key: str, url: str) -> None:
-    """Raise ValueError if `url` is neither empty nor the base URL of a server."""
+    """Raise ValueError unless `url` is empty or the base URL of a server."""
     if not url:
         return
     if "@" in url or "?" in url:

@@ -1,7 +1,7 @@
-"""The conversations that the user has chosen to store: words, times and what answered.
+"""The stored conversations: their words, times and which brain or skill answered.
 
-One SQLite file with a full-text index. It has a rollback journal and not a write-ahead log, so
-that nothing that was deleted stays in a second file.
+They are in one SQLite file with a full-text index. It uses a rollback journal instead of a
+write-ahead log, so that no deleted text stays in a second file.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -21,24 +22,24 @@ from voxtui.settings.files import open_regular, read_file, write_file
 from voxtui.settings.paths import user_folders
 
 VERSION = 1
-"""`user_version` of the file. A file of a newer voxtui is left alone."""
+"""The `user_version` of the file. A file of a newer voxtui is not changed."""
 
 BUSY_SECONDS = 5.0
-"""Time to wait while another voxtui writes."""
+"""Maximum wait while another voxtui writes."""
 
 TITLE_CHARACTERS = 60
 
 UNDO_SECONDS = 3600.0
-"""A deleted conversation can be restored for so long; the next start erases it."""
+"""Time in which a deleted conversation can be restored. Later the next start erases it."""
 
 LARGEST_OLD_FILE = 4 << 20
 
 SPAN = 1 << 20
-"""The exchanges of conversation n have the numbers from n * SPAN on. So a search reads only the
-index, and not each exchange that has the words."""
+"""Size of each conversation's range of exchange ids: those of conversation n begin at n * SPAN. A
+search thus reads only the index, and not each exchange that contains the words."""
 
 OWN = f"id >= ?1 * {SPAN} AND id < (?1 + 1) * {SPAN}"
-"""The exchanges of conversation ?1."""
+"""The SQL condition for the exchanges of conversation ?1."""
 
 SCHEMA = """
 CREATE TABLE conversation (
@@ -72,7 +73,7 @@ REASONS = {
     "SQLITE_NOTADB": "it is no history that voxtui wrote. Move it away, and a new one begins.",
     "SQLITE_CORRUPT": "it is damaged. Move it away, and a new one begins.",
 }
-"""What the errors of SQLite mean, by the beginning of their names."""
+"""Explanations of SQLite errors, by the beginning of their names."""
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -81,11 +82,19 @@ class Exchange(msgspec.Struct, frozen=True):
     you: str
     vox: str
     clock: str = ""
-    """the line with the time, as the brain read it"""
+    """the line with the time that the brain read"""
     attached: bool = msgspec.field(default=False, name="given")
     at: float = 0.0
     """seconds since 1970"""
     answered_by: str = ""
+
+
+_Time = Annotated[float, msgspec.Meta(ge=0, lt=250e9)]
+"""Seconds since 1970, before the year 9900."""
+
+_SummaryRow = tuple[int, str, _Time, int]
+_ExchangeRow = tuple[int, str, str, str, int, _Time, str]
+"""What SQLite, which keeps any value in any column, must have read from a file of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +104,11 @@ class Summary:
     id: int
     title: str
     changed: float
-    """the time of the last exchange, in seconds since 1970"""
+    """the Unix time of the last exchange"""
     turns: int
 
     def when(self, now: datetime) -> str:
-        """Return the time, short if it is near: 14:05, Mon 14:05, 3 Nov, 2025-11-03."""
+        """Return the time, shorter the nearer it is: 14:05, Mon 14:05, 3 Nov, 2025-11-03."""
         then = datetime.fromtimestamp(self.changed)
         days = (now.date() - then.date()).days
         if days == 0:
@@ -122,16 +131,17 @@ def history_file() -> Path:
 class Conversations:
     """The file of the stored conversations. Every method may run on any thread.
 
-    Each opens the file anew, which takes less than a millisecond, and raises InputError.
+    Each method opens the file anew, which takes less than a millisecond, and raises InputError.
     """
 
     def __init__(self, file: Path) -> None:
         self.file = file
 
     def newest(self, words: str = "", most: int = -1) -> list[Summary]:
-        """Return the `most` newest conversations that have words which begin with all `words`."""
+        """Return up to `most` newest conversations in which each of `words` begins a word."""
         if self._is_empty:
             return []
+        words = strip_control_characters(words)
         conditions, arguments = ["deleted IS NULL"], list[object]()
         for word in words.split():
             conditions.append(
@@ -145,7 +155,8 @@ class Conversations:
             " ORDER BY changed DESC, id DESC LIMIT ?"
         )
         with self._opened() as database:
-            return [Summary(*row) for row in database.execute(found, (*arguments, most))]
+            rows = database.execute(found, (*arguments, most)).fetchall()
+            return [Summary(*row) for row in msgspec.convert(rows, list[_SummaryRow])]
 
     def count(self) -> int:
         if self._is_empty:
@@ -161,7 +172,8 @@ class Conversations:
                 f" WHERE {OWN} AND EXISTS (SELECT 1 FROM conversation WHERE id = ?1"
                 " AND deleted IS NULL) ORDER BY id"
             )
-            rows = database.execute(query, (conversation,)).fetchall()
+            found = database.execute(query, (conversation,)).fetchall()
+            rows = msgspec.convert(found, list[_ExchangeRow])
         if not rows:
             raise InputError(f"There is no conversation {conversation}.", "voxtui history")
         return {
@@ -179,10 +191,10 @@ class Conversations:
         changed: Mapping[int, Exchange],
         removed: Sequence[int],
     ) -> tuple[int, Sequence[int]]:
-        """Add to, change and remove from a conversation, all or nothing; None: begin one.
+        """Add, change and remove exchanges of a conversation atomically; None begins one.
 
-        Return its number and those of the added exchanges. If it was deleted meanwhile, another
-        one begins with what is `added`.
+        Returns its number and those of the added exchanges. If the conversation was deleted
+        meanwhile, a new one begins with `added`.
         """
         with self._opened(writes=True) as database:
             mark = (
@@ -211,7 +223,7 @@ class Conversations:
             database.execute(rename, (title, conversation))
 
     def delete(self, conversation: int, now: float) -> None:
-        """Hide a conversation. `restore` brings it back, until `erase_deleted`."""
+        """Hide a conversation. `restore` brings it back until `erase_deleted`."""
         with self._opened(writes=True) as database:
             hide = "UPDATE conversation SET deleted = ? WHERE id = ? AND deleted IS NULL"
             if not database.execute(hide, (now, conversation)).rowcount:
@@ -223,7 +235,7 @@ class Conversations:
             database.execute(show, (conversation,))
 
     def erase_deleted(self, before: float) -> None:
-        """Overwrite, in the file, what was deleted before this time."""
+        """Overwrite in the file what was deleted before this time."""
         if self._is_empty:
             return
         deleted = "SELECT id FROM conversation WHERE deleted <= ?"
@@ -238,9 +250,9 @@ class Conversations:
             database.execute("INSERT INTO words (words) VALUES ('optimize')")
 
     def forget_all(self) -> None:
-        """Erase every conversation and overwrite the words in the file.
+        """Erase every conversation, and overwrite the words in the file.
 
-        The file of voxtui 0.1.0 is erased too, because its conversation was taken over.
+        The file of voxtui 0.1.0 is erased as well, because its conversation was imported.
         """
         try:
             self._old_file.unlink(missing_ok=True)
@@ -257,12 +269,12 @@ class Conversations:
 
     @property
     def _old_file(self) -> Path:
-        """Where voxtui 0.1.0 stored its conversation."""
+        """The path where voxtui 0.1.0 stored its conversation."""
         return self.file.with_name("conversation.json")
 
     @property
     def _is_empty(self) -> bool:
-        """True before the first exchange is written: another thread may just make the file."""
+        """True before the first exchange is written, also while another thread creates the file."""
         try:
             return self.file.stat().st_size == 0
         except (FileNotFoundError, NotADirectoryError):
@@ -272,7 +284,7 @@ class Conversations:
 
     @contextmanager
     def _opened(self, writes: bool = False) -> Generator[sqlite3.Connection]:
-        """Open the file; if `writes`, make it where needed, and commit at the end or not at all."""
+        """Open the file. For `writes`, create it if needed, and commit at the end or roll back."""
         try:
             if writes:
                 self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -292,6 +304,10 @@ class Conversations:
                     database.execute("COMMIT")
         except sqlite3.Error as error:
             raise InputError(f"{self.file}: {_reason(error)}") from error
+        except (UnicodeDecodeError, msgspec.ValidationError) as error:
+            raise InputError(f"{self.file}: {REASONS['SQLITE_CORRUPT']}") from error
+        except OverflowError as error:
+            raise InputError("There is no such conversation.", "voxtui history") from error
         except OSError as error:
             raise InputError(f"{self.file}: {error.strerror or error}.") from error
 
@@ -313,7 +329,7 @@ class Conversations:
             self._take_over(database)
 
     def _take_over(self, database: sqlite3.Connection) -> None:
-        """Store the conversation of voxtui 0.1.0."""
+        """Import the conversation that voxtui 0.1.0 stored."""
         old = self._old_file
         with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
             exchanges = msgspec.json.decode(read_file(old, LARGEST_OLD_FILE), type=list[Exchange])
@@ -358,9 +374,10 @@ def _add(database: sqlite3.Connection, conversation: int, exchange: Exchange) ->
 
 
 def _describe(database: sqlite3.Connection, conversation: int) -> None:
-    """Set the title, unless the user did, and the number of turns. Drop an empty conversation."""
+    """Set the number of turns and, unless the user did, the title. Delete an empty conversation."""
     own = f"FROM exchange WHERE {OWN} AND NOT attached"
-    first = database.execute(f"SELECT you {own} ORDER BY id LIMIT 1", (conversation,)).fetchone()
+    query = f"SELECT CAST(you AS TEXT) {own} ORDER BY id LIMIT 1"
+    first = database.execute(query, (conversation,)).fetchone()
     database.execute(
         f"UPDATE conversation SET turns = (SELECT COUNT(*) {own}),"
         " title = CASE named WHEN 1 THEN title ELSE ?2 END WHERE id = ?1",

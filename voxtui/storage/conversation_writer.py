@@ -1,4 +1,4 @@
-"""Store the conversation that goes on, on a thread of its own (`session.keep`)."""
+"""Store the present conversation, on a thread of its own (`session.keep`)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from voxtui.storage.conversation_database import UNDO_SECONDS, Conversations, Ex
 @dataclass(frozen=True, slots=True)
 class _Row:
     number: int | None
-    """of the exchange in the file; None: it was deleted there"""
+    """the number of the exchange in the file, or None if it was deleted there"""
     exchange: Exchange
 
 
 @dataclass(slots=True)
 class StoredConversation:
-    """What is stored of a conversation. Only the thread of the log changes it."""
+    """The stored part of a conversation. Only the writer's thread changes it."""
 
     number: int | None = None
     rows: dict[int | str, _Row] | None = None
@@ -33,7 +33,7 @@ class StoredConversation:
 class ConversationWriter:
     """Writes the conversation after each turn, between `begin` and `close`.
 
-    `tell` gets a sentence on the first of several failures, from any thread.
+    `tell` receives a sentence about the first of several failures, on any thread.
     """
 
     def __init__(self, conversations: Conversations, tell: Callable[[str], object]) -> None:
@@ -51,7 +51,7 @@ class ConversationWriter:
 
     @property
     def current(self) -> int | None:
-        """Return the number of the conversation that goes on, once it is in the file."""
+        """Return the number of the present conversation, once it is in the file."""
         return self._current.number
 
     def begin(self) -> None:
@@ -60,7 +60,7 @@ class ConversationWriter:
             self._thread.start()
 
     def begin_another(self) -> StoredConversation:
-        """Store what follows as another conversation. Return the one before, for `go_back`."""
+        """Store what follows as a new conversation. Return the previous one, for `go_back`."""
         before, self._current = self._current, StoredConversation()
         return before
 
@@ -68,7 +68,7 @@ class ConversationWriter:
         self._current = before
 
     def resume(self, conversation: int, numbers: Iterator[int]) -> Past:
-        """Go on with a stored conversation. Its turns get the next `numbers`.
+        """Continue a stored conversation. Its turns get the next `numbers`.
 
         Raises InputError.
         """
@@ -79,15 +79,16 @@ class ConversationWriter:
         return tuple(turns.values())
 
     def store(self, past: Past, answered_by: Mapping[int, str]) -> None:
-        """Store what is new in the history of the engine, which drops old turns. Returns at once.
+        """Store what is new in the engine's history. Returns at once.
 
-        `answered_by`: the brain's name of each turn of this session that was not replaced.
+        `answered_by` has the brain's name of each turn of this session that was not replaced. The
+        history drops old turns; the file does not.
         """
         if self.is_open:
             self._queue.put((self._current, past, answered_by))
 
     def close(self, seconds: float | None = None) -> None:
-        """Write what was stored, for `seconds` at most."""
+        """Write what is queued; wait for at most `seconds`."""
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join(seconds)
@@ -113,7 +114,7 @@ class ConversationWriter:
     def _update(
         self, current: StoredConversation, past: Past, answered_by: Mapping[int, str]
     ) -> bool:
-        """Write what is new, see `store`. Return False if nothing is."""
+        """Write what is new, as for `store`. Return False if nothing is new."""
         rows = current.rows or {}
         now = time.time()
         exchanges = {
@@ -151,7 +152,7 @@ class ConversationWriter:
 
 
 def _key(turn: PastTurn) -> int | str:
-    """Return what identifies a turn of the history; an attached text has no number."""
+    """Return the identity of a turn of the history; an attached text has no number."""
     return turn.number or turn.user_text
 
 

@@ -1,4 +1,4 @@
-"""Numbers derived from the marks of turns: headlines, verdicts, percentiles and stages."""
+"""Numbers derived from the timestamps of turns: headlines, verdicts, percentiles and stages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from voxtui.dialogue.timestamps import Milestone, Turn
 from voxtui.settings.schema import Targets
 
 WINDOW = 20
-"""Number of turns that p50, p95 and p99 are taken over."""
+"""Number of turns for p50, p95 and p99."""
 
 
 class Verdict(StrEnum):
-    """A number against its target, as a word and as a sign, because colour alone is not enough."""
+    """The result of a number against its target, as a word and a sign, not as a colour alone."""
 
     WITHIN = "ok"
     OVER = "over"
@@ -41,9 +41,9 @@ class Headline:
     name: str
     unit: str
     attribute: str
-    """its name in Turn and, where it has a target, in Targets"""
+    """its name in Turn and, if it has a target, in Targets"""
     mark: Milestone | None = None
-    """the mark that ends it, for a time"""
+    """the milestone that ends it, if it is a time"""
 
     def of(self, turn: Turn) -> float | None:
         return getattr(turn, self.attribute)
@@ -62,7 +62,7 @@ class Headline:
         return verdict(self.of(turn), self.goal(turn, targets))
 
     def from_speech_end(self, turn: Turn) -> float | None:
-        """Return milliseconds from the end of speech instead of the release, or None."""
+        """Return the milliseconds from the end of speech instead of the release, or None."""
         return None if self.mark is None else turn.ms(self.mark, since=Milestone.SPEECH_ENDED)
 
 
@@ -100,7 +100,7 @@ class Spread:
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """Return the distribution of the values, without each None; None for no values."""
+    """Return the distribution of the values other than None, or None if there are none."""
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
@@ -109,7 +109,7 @@ def spread(values: Iterable[float | None]) -> Spread | None:
 
 
 class Window:
-    """The last turns that reached a first token."""
+    """The last WINDOW turns that reached a first token."""
 
     def __init__(self, size: int | None = WINDOW) -> None:
         self._turns: deque[Turn] = deque(maxlen=size)
@@ -135,8 +135,8 @@ class Window:
 class SessionTimes:
     """The turns since the start. The first one after models were loaded counts as cold.
 
-    A turn that a skill answered does not count, because no model worked on it. When the brain
-    begins to compute by another path, the warm turns begin anew.
+    Turns that a skill answered do not count, because no model worked on them. When the brain
+    changes its way of computing (`path`), the warm turns begin anew.
     """
 
     def __init__(self) -> None:
@@ -161,17 +161,17 @@ class SessionTimes:
 
 
 OUTLIER = 3.0
-"""A value this many times the median is an outlier of a chart."""
+"""Factor on the median above which a value is an outlier of a chart."""
 
 
 def chart_top(values: Sequence[float], at_least: float = 0.0) -> float:
-    """Return the end of a scale for `values`, which one outlier does not flatten."""
+    """Return the upper end of a scale for `values` that a single outlier does not flatten."""
     middle = percentile(values, 50) or 0.0
     return max(at_least, min(max(values, default=0.0), OUTLIER * middle))
 
 
 def downsample_max(values: Sequence[float], width: int) -> list[float]:
-    """Return at most `width` values: the largest of each stretch, so that no peak is hidden."""
+    """Return at most `width` values, the largest of each range, so that no peak is lost."""
     if len(values) <= width:
         return [*values]
     edges = [len(values) * i // width for i in range(width + 1)]
@@ -186,7 +186,7 @@ class Stage:
     start: float
     end: float
     hidden: bool = False
-    """done before the release, while the key was held"""
+    """whether it was done before the release, while the key was held"""
 
     @property
     def seconds(self) -> float:
@@ -198,11 +198,11 @@ class PlaybackLead:
 
     def __init__(self) -> None:
         self.underrun_s = 0.0
-        """seconds in which the speaker had nothing to play, because the voice was too slow"""
+        """the seconds in which the speaker had nothing to play because the voice was too slow"""
         self._made_s = 0.0
 
     def update(self, made_s: float, playing_s: float) -> float:
-        """Return the lead, given seconds of speech made and seconds since the first sound."""
+        """Return the lead, from seconds of speech made and seconds since the first sound."""
         if self._made_s and made_s > self._made_s:  # the speaker may have been silent before
             self.underrun_s = max(self.underrun_s, playing_s - self._made_s)
         self._made_s = made_s
@@ -210,9 +210,9 @@ class PlaybackLead:
 
 
 def characters_at(spoken: Sequence[tuple[int, float]], seconds: float) -> int:
-    """Return how many characters of a reply were heard after `seconds` of its speech.
+    """Return the number of characters of a reply that were heard in `seconds` of its speech.
 
-    `spoken` is that of Marks. Within a clause, time runs evenly over its characters.
+    `spoken` is that of Timestamps. Within a clause the characters count as evenly spaced.
     """
     for (begin, since), (end, until) in pairwise(spoken):
         if seconds < until:
@@ -238,7 +238,7 @@ _PATH: Sequence[tuple[str, Milestone]] = (
     ("voice", Milestone.FIRST_AUDIO),
     ("device", Milestone.FIRST_SOUND),
 )
-"""The stages from the release to the first sound. Each ends at its mark."""
+"""The stages from the release to the first sound, each with the milestone that ends it."""
 
 SPEAKING = "speaking"
 
@@ -246,13 +246,13 @@ _BESIDE: Sequence[tuple[str, Milestone, Milestone]] = (
     ("writing", Milestone.FIRST_TOKEN, Milestone.LAST_TOKEN),
     (SPEAKING, Milestone.FIRST_SOUND, Milestone.LAST_SOUND),
 )
-"""The stages that overlap them or follow them, each with its first and last mark."""
+"""The stages that overlap those or follow them, each with its first and last milestone."""
 
 
 def stages(timestamps: Mapping[str, float], speculative_s: float = 0.0) -> list[Stage]:
     """Return the stages that `timestamps` (seconds from the release) reached, hidden work first.
 
-    A stage begins where the one before it ended. A stage that ended before the release has no
+    A stage begins where the previous one ended. A stage that ended before the release has no
     length.
     """
     reached = [Stage("hidden", -speculative_s, 0.0, hidden=True)] if speculative_s > 0 else []

@@ -29,13 +29,13 @@ def save_offset(path: Path, speaker: str, microphone: str, offset: float) -> Non
 
 
 def device_offset(speaker: str | None, path: Path | None = None) -> float | None:
-    """Return milliseconds between `first_sound` and the sound itself, if measured for `speaker`."""
+    """Return the milliseconds between `first_sound` and the sound, if measured for `speaker`."""
     known = _known(path or offset_file())
     return known[1] if known and known[0] == speaker else None
 
 
 def newest_offset() -> float:
-    """Return the seconds that were measured last, for whatever speaker; 0: never."""
+    """Return the newest measured offset of any speaker in seconds, or 0."""
     known = _known(offset_file())
     return known[1] / 1000 if known else 0.0
 

@@ -1,8 +1,8 @@
-"""The metrics files: times of past turns, kept on this machine. No words, no sound, no names.
+"""The metrics files: the times of past turns, stored on this machine without words, sound or names.
 
-One file a day, one line of JSON a turn. Sessions of the same day append to the same file without
-a lock: a line is one write() with O_APPEND, which the system does not mix with another one.
-A file per session would be simpler still, but each `voxtui ask` is a session.
+There is one file per day and one line of JSON per turn. Sessions append to the same file without a
+lock, because the system does not interleave single write() calls with O_APPEND. A file per session
+would be simpler, but each `voxtui ask` is a session.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ from voxtui.settings.paths import user_folders
 _log = logging.getLogger(__name__)
 
 KEPT_BYTES = 4_000_000
-"""Size of all files, some 8,000 turns. The oldest files are deleted when a session begins."""
+"""Maximum size of all files, some 8,000 turns. The oldest files are deleted when a session begins.
+"""
 
 DAY_BYTES = 2_000_000
-"""Turns beyond this size of one day are not kept."""
+"""Maximum size of the file of one day; later turns are dropped."""
 
 LATE_SECONDS = 0.5
-"""Time after a turn in which its first word may still be painted."""
+"""Maximum delay after a turn for its first word to be painted."""
 
 CLOSE_SECONDS = 1.0
-"""Time that closing waits for the disk."""
+"""Maximum wait for the disk when closing."""
 
 WORDS_AND_NAMES = ("clip", "heard", "reply", "error", "calls")
-"""Keys of a turn's JSON that are never kept."""
+"""Keys of a turn's JSON that are never stored."""
 
 NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
@@ -53,7 +54,7 @@ Source = Literal["microphone", "typed", "replay", "clip"]
 
 
 class MetricsLine(msgspec.Struct, frozen=True):
-    """A turn as a file keeps it. Keys that newer versions add are ignored."""
+    """A turn as stored in a file. Keys that newer versions add are ignored."""
 
     at: Annotated[datetime, msgspec.Meta(tz=True)]
     session: str
@@ -88,7 +89,7 @@ class MetricsLine(msgspec.Struct, frozen=True):
 class Past:
     lines: list[MetricsLine]
     damaged: int
-    """lines that could not be read"""
+    """the number of unreadable lines"""
 
 
 def metrics_folder() -> Path:
@@ -96,7 +97,7 @@ def metrics_folder() -> Path:
 
 
 def read(folder: Path) -> Past:
-    """Return every turn of the files of `folder`, which need not exist. Raises InputError."""
+    """Return all turns in the files of `folder`, which may be missing. Raises InputError."""
     decoder = msgspec.json.Decoder(MetricsLine)
     lines: list[MetricsLine] = []
     damaged = 0
@@ -108,7 +109,7 @@ def read(folder: Path) -> Past:
         for text in filter(bytes.strip, content.splitlines()):
             try:
                 lines.append(decoder.decode(text))
-            except (msgspec.MsgspecError, ValueError):
+            except (msgspec.MsgspecError, ValueError, RecursionError):
                 damaged += 1
     return Past(sorted(lines, key=lambda line: line.at), damaged)
 
@@ -124,7 +125,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _delete_oldest(folder: Path) -> None:
-    """Delete the oldest files beyond KEPT_BYTES. Today's file stays: sessions write to it."""
+    """Delete the oldest files beyond KEPT_BYTES, but not today's, which sessions write to."""
     today, size = _file(folder, datetime.now(UTC)), DAY_BYTES
     for file in reversed(_files(folder)):
         if file == today:
@@ -140,14 +141,15 @@ class _Finished:
     turn: Turn
     source: Source
     timestamps: Timestamps | None
-    """the turn's own, to which the screen may still add FIRST_SHOWN"""
+    """the timestamps of the turn, to which the screen may still add FIRST_SHOWN"""
     at: datetime
 
 
 class MetricsWriter:
-    """Appends each finished turn to today's file in `folder`, if there is one, on its own thread.
+    """Appends each finished turn to today's file in `folder`, on its own thread.
 
-    A turn that cannot be written is dropped, because no failure here may reach the conversation.
+    Does nothing without a folder. A turn that cannot be written is dropped, because no failure here
+    may disturb the conversation.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -159,7 +161,7 @@ class MetricsWriter:
         self._thread: threading.Thread | None = None
 
     def tee(self, emit: Emit) -> Emit:
-        """Return a function that calls `emit` and keeps finished turns."""
+        """Return a function that stores finished turns and calls `emit`."""
         if self._folder is None:
             return emit
 
@@ -170,14 +172,14 @@ class MetricsWriter:
         return both
 
     def close(self) -> None:
-        """Write what is left and end the thread; wait CLOSE_SECONDS. May be called twice."""
+        """Write the queue and end the thread; wait CLOSE_SECONDS at most. May be called twice."""
         self._closing.set()
         self._finished.put(None)
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS)
 
     def _note(self, event: Event) -> None:
-        """Queue a finished turn. Runs on the thread that emits, mostly the engine's."""
+        """Queue a finished turn. Runs on the emitting thread, usually the engine's."""
         match event:
             case TurnStarted():
                 self._started = event

@@ -1,4 +1,4 @@
-"""Keep the session in memory, and write it when the user saves it."""
+"""Hold the session in memory, and write it to disk when the user saves it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from voxtui.errors import InputError, strip_control_characters
 from voxtui.settings.paths import user_folders, user_path
 
 KEPT_SPEECH_SECONDS = 600.0
-"""Older speech is dropped, because memory has a limit (38 MB); its words stay."""
+"""Maximum length of speech in memory (38 MB). Older speech is dropped; its words stay."""
 
 
 def saved_sessions(folder: str) -> Path:
@@ -33,10 +33,10 @@ class SessionTurn:
     utterance: Utterance | None = None
     words: str | None = None
     heard_reply: str | None = None
-    """the part of the reply that was played, if it was cut off"""
+    """the heard part of a reply that was cut off"""
     result: Turn | None = None
     replaces: int | None = None
-    """the turn that leaves the record once this one is over"""
+    """the number of the turn that leaves the record once this one is over"""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Record:
                 self.turns.pop(turn.replaces, None)
 
     def add_speech(self, number: int, utterance: Utterance) -> None:
-        """Keep `utterance`, and drop the oldest speech beyond KEPT_SPEECH_SECONDS."""
+        """Add `utterance`, and drop the oldest speech beyond KEPT_SPEECH_SECONDS."""
         if number not in self.turns:
             return
         self.turns[number].utterance = utterance
@@ -91,7 +91,7 @@ class Record:
 
     @property
     def finished(self) -> list[SessionTurn]:
-        """Return the turns that are over, oldest first. Callable from any thread.
+        """Return the finished turns, oldest first. Any thread.
 
         Turns without a question and an answer are left out.
         """
@@ -99,10 +99,10 @@ class Record:
         return [turn for turn in over if turn.utterance or _words(turn) or _result(turn).reply]
 
     def save(self, folder: Path) -> Path:
-        """Write `folder`/DATE with session.md, session.json and a WAV per spoken turn.
+        """Write `folder`/DATE with session.md, session.json and a WAV file per spoken turn.
 
-        Return its path. If one file fails, nothing stays. The files are written in a new folder
-        of mkdtemp, which only the owner may enter, so no link of others is followed. Raises
+        Returns its path. If one file fails, nothing stays. The files are written in a new folder of
+        mkdtemp, which only the owner may enter, so no link of others is followed. Raises
         InputError.
         """
         part: Path | None = None
@@ -149,7 +149,7 @@ class Record:
 
 
 def _write_text(file: Path, text: str) -> None:
-    """Write `text` without control characters, which `cat` would pass to the terminal."""
+    """Write `text` without control characters, which `cat` would send to the terminal."""
     file.write_text(f"{strip_control_characters(text)}\n", encoding="utf-8")
 
 
@@ -159,14 +159,14 @@ def _result(turn: SessionTurn) -> Turn:
 
 
 def _wav(turn: SessionTurn) -> str | None:
-    """Return the name of the speech file; a replay has none, because it repeats another turn's."""
+    """Return the name of the speech file; None for a replay, whose speech another turn has."""
     if turn.utterance is None or turn.source == REPLAY:
         return None
     return f"turn-{_result(turn).number:04}.wav"
 
 
 def _json(turn: SessionTurn) -> dict[str, Any]:
-    """Return the JSON of `ask --json` with the keys that only a saved session has."""
+    """Return the JSON of `ask --json`, with the additional keys of a saved session."""
     result = _result(turn)
     return {
         **result.as_json(),

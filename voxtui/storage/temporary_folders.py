@@ -1,4 +1,4 @@
-"""Folders of a few seconds in the system's temporary directory, which no ending leaves there."""
+"""Short-lived folders in the system's temporary directory, removed however the program ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PREFIX = "voxtui-"
-"""The number of the process follows, so that the folders of killed ones are removed."""
+"""Prefix of the names, before the process id by which folders of killed processes are recognised.
+"""
 
 _in_use = set[Path]()
 
@@ -31,7 +32,7 @@ def temporary_folder() -> Generator[Path]:
 
 
 def remove_temporary_folders() -> None:
-    """Remove the folders of this process, which is about to end while some are in use."""
+    """Remove the folders of this process, which may end while some are in use."""
     for folder in tuple(_in_use):
         _remove(folder)
 
@@ -43,7 +44,7 @@ def _remove(folder: Path) -> None:
 
 
 def _remove_stale_folders(parent: Path) -> None:
-    """Remove the folders of this user's killed processes, if they hold at most sockets."""
+    """Remove the folders of this user's killed processes, unless they hold more than sockets."""
     for folder in parent.glob(f"{PREFIX}*-????????"):
         owner = folder.name.split("-")[1]
         with suppress(OSError):

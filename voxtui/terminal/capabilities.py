@@ -1,4 +1,4 @@
-"""Query the abilities of this terminal: from its own answers and from terminfo."""
+"""Query the capabilities of this terminal."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ import tty
 EVENT_TYPES = 0b10
 """Flag of the kitty keyboard protocol: report whether a key was pressed, repeated or released.
 
-https://sw.kovidgoyal.net/kitty/keyboard-protocol/
-"""
+https://sw.kovidgoyal.net/kitty/keyboard-protocol/"""
 
 QUERY = f"\x1b[>{EVENT_TYPES}u\x1b[?u\x1b[<u\x1b[5n"
-"""Set the flag, ask for the flags in force, reset it, ask for the status.
+"""Control sequences that set the flag, query the flags, reset the flag, and query the status.
 
-Every terminal answers the status request, and answers it last.
-"""
+Every terminal answers the status query, and answers it last."""
 
 STATUS = b"\x1b[0n"
 
@@ -33,7 +31,7 @@ def can_show_screen() -> bool:
 
 
 def reports_key_release() -> bool | None:
-    """Ask the terminal of stdin and stdout; return None if there is none that answers."""
+    """Ask the terminal of stdin and stdout; return None if there is none, or no answer."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return None
     answer = _query(sys.stdin.fileno(), sys.stdout.fileno(), QUERY.encode())
@@ -46,7 +44,7 @@ def grants_release(answer: bytes) -> bool:
 
 
 def _query(read_fd: int, write_fd: int, query: bytes) -> bytes:
-    """Return the answer up to the status. The terminal echoes no byte of it."""
+    """Return the answer up to the status. The terminal does not echo it."""
     settings = termios.tcgetattr(read_fd)
     answer = b""
     deadline = time.monotonic() + ANSWER_SECONDS

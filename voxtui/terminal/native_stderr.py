@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class LenientFile(FileIO):
     """Drops what cannot be written, for example to a closed window (EIO) or a full disk (ENOSPC).
 
-    An OSError would end Textual's writer thread, and the app would wait for it forever. A full
-    stderr also must not change the exit code of a command that succeeded.
+    An OSError would end Textual's writer thread, and the app would wait for it forever. It would
+    also change the exit code of a command that succeeded.
     """
 
     def write(self, data: ReadableBuffer, /) -> int:
@@ -44,10 +44,10 @@ def native_log() -> Path:
 
 @contextmanager
 def native_stderr_in(log: Path) -> Generator[None]:
-    """Send fd 2 to `log`, emptied first; `sys.stderr` and Textual keep the terminal.
+    """Redirect fd 2 to `log`, emptied first; `sys.stderr` and Textual keep the terminal.
 
-    ALSA, PortAudio and inference runtimes write to fd 2 from C, onto the screen that Textual
-    draws. Their output is dropped if `log` cannot be opened as our own file.
+    ALSA, PortAudio and inference runtimes write to fd 2 from C, onto Textual's screen. Their output
+    is dropped if `log` cannot be opened as our own file.
     """
     for stream in (sys.stderr, sys.__stderr__):
         if stream is not None:

@@ -16,19 +16,19 @@ from voxtui.errors import InputError, strip_control_characters
 PIECE_BYTES = 1 << 16
 
 STDIN = Path("-")
-"""stands for stdin, as in other programs"""
+"""The path that means stdin, as in other programs."""
 
 ATTACHMENT_CHARACTERS = 1_000_000
-"""More of a text than any model reads at once. A pipe may never end."""
+"""Maximum characters of an attachment, more than any model reads. A pipe may never end."""
 
 CLIPBOARD_SECONDS = 10
-"""Timeout of a clipboard program. It waits for the program that owns the clipboard."""
+"""Timeout of a clipboard program, which waits for the owner of the clipboard."""
 
 
 def open_text(path: Path) -> Iterator[str]:
     """Open `path` (`-`: stdin) and return its text, which is read as it arrives.
 
-    Raises InputError, while it is read also for data that is not UTF-8 text.
+    Raises InputError, also while reading, for data that is not UTF-8 text.
     """
     if path == STDIN:
         return _decoded(0, "stdin")
@@ -39,20 +39,23 @@ def open_text(path: Path) -> Iterator[str]:
 
 
 def read_attachment(path: Path) -> Attachment:
-    """Read a text to talk about, up to its first megabyte. Raises InputError."""
+    """Read a text to attach. Raises InputError, also for one that is too long."""
     name = "stdin" if path == STDIN else str(path)
     text = ""
     for piece in open_text(path):
         text += piece
         if len(text) > ATTACHMENT_CHARACTERS:
-            break
+            raise InputError(
+                f"{name}: is longer than {ATTACHMENT_CHARACTERS:,} characters.",
+                "Take a part of it, such as its beginning: head -c 4000",
+            )
     if not text.strip():
         raise InputError(f"{name}: there is no text in it.")
     return Attachment(name, strip_control_characters(text))
 
 
 def take_keys_from_terminal() -> None:
-    """Make the terminal stdin, in place of a pipe that has been read. Raises InputError."""
+    """Replace a piped stdin, which has been read, by the terminal. Raises InputError."""
     try:
         terminal = os.open(os.ttyname(sys.stderr.fileno()), os.O_RDWR | os.O_NOCTTY)
         os.dup2(terminal, 0)
@@ -64,7 +67,7 @@ def take_keys_from_terminal() -> None:
 def _decoded(descriptor: int, name: str) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     read = 0
-    """bytes so far"""
+    """the number of bytes so far"""
     try:
         while True:
             data = os.read(descriptor, PIECE_BYTES)

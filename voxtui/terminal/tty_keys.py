@@ -10,15 +10,15 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 Pressed = Callable[[], bytes]
-"""Returns what was typed since the last call, without waiting."""
+"""Returns the bytes typed since the last call, without waiting."""
 
 
 @contextmanager
 def terminal_keys() -> Generator[Pressed | None]:
-    """Read the keys of the controlling terminal. Its echo is off meanwhile.
+    """Read the keys of the controlling terminal, with its echo off.
 
-    Yield None without a terminal, or in the background, where a process may not read keys. Unread
-    keys are dropped at the end, so that the shell does not get them.
+    Yields None without a terminal, or in the background, where a process may not read keys. Drops
+    unread keys at the end, so that the shell does not get them.
     """
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)

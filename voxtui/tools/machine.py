@@ -1,4 +1,4 @@
-"""Fixed read-only questions to this machine: disk, memory, battery, uptime, git."""
+"""Fixed read-only queries of this machine: disk, memory, battery, uptime, git."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def uptime() -> ToolResult:
 def git_status(cancelled: Flag) -> ToolResult:
     """Count the changes of the repository in the current folder.
 
-    A repository may name programs that git would run; `core.fsmonitor` is the one of `status`.
+    A repository may name programs that git would run; `status` would run `core.fsmonitor`.
     """
     command = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-C",
                os.getcwd(), "status", "--porcelain=v1", "--branch",

@@ -1,4 +1,4 @@
-"""The terminal screen. Nothing else imports Textual."""
+"""The terminal screen, the only room that imports Textual."""
 
 import os
 

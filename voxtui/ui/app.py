@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -36,7 +37,7 @@ from voxtui.ui.event_display import EventDisplay
 from voxtui.ui.event_queue import EventQueue
 from voxtui.ui.footer import Footer
 from voxtui.ui.help import Help
-from voxtui.ui.keys import bindings, shown
+from voxtui.ui.keys import bindings, key_display, shown
 from voxtui.ui.main_screen import MainScreen
 from voxtui.ui.menu.menu import SETTINGS, Menu
 from voxtui.ui.menu.palette import Entry, Palette
@@ -53,7 +54,7 @@ from voxtui.ui.widgets.timers import SNOOZE_KEY, Timers
 TICK_SECONDS = 1 / 20
 
 IDLE_TICK_SECONDS = 1 / 2
-"""While nobody speaks, only the level and timers change."""
+"""Interval of updates while nobody speaks, when only the level and the timers change."""
 
 
 class VoxtuiApp(TerminalApp, inherit_bindings=False):
@@ -83,7 +84,8 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         )
         self.session = LocalSession(make_engine, self._events.put, config, clips, factories)
         self.transcript = Transcript()
-        self.panel = LatencyPanel(config.targets.resolved(config.brain.name))
+        more = f"{key_display(config.ui.keys.panel)} targets"
+        self.panel = LatencyPanel(config.targets.resolved(config.brain.name), more)
         self.messages = Messages()
         self.timers = Timers()
         self.bar = TalkBar()
@@ -96,9 +98,9 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.menu = Menu(self, self.session)
         self.continues = False
         self.attachments: Sequence[Attachment] = ()
-        """texts to talk about from the start"""
+        """texts that are attached at the start"""
         self.words = ""
-        """the user's first words, sent at the start; empty: none"""
+        """the user's first words, sent at the start; may be empty"""
         self.event_display = EventDisplay(self.main, self.menu, self.timers)
 
     def get_default_screen(self) -> MainScreen:
@@ -182,7 +184,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         if size != self.panel.chosen or not self.panel.is_mounted:
             self.panel.show_as(size)
             self.main.set_class(size != "line", "-panel")
-        self.main.fit_prompt(terminal.height, size != "line")
 
     # Events.
 
@@ -200,11 +201,11 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
     @property
     def _is_taken_down(self) -> bool:
-        """True after teardown. Queued events may still arrive and must be ignored."""
+        """True after teardown. Events that still arrive must be ignored."""
         return not self.transcript.is_attached
 
     def post_display_hook(self) -> None:
-        """Write the time of the first word once the output thread has written this frame."""
+        """Write FIRST_SHOWN once the output thread has written this frame."""
         if (timestamps := self.turns.painted()) is None:
             return
 
@@ -216,7 +217,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.wait_written()
 
     def tick(self) -> None:
-        """Show values that change without events: the level, the marks, the seconds of speech."""
+        """Show values that change without events: level, milestones, seconds of speech."""
         if self.turns.words_first or self._is_taken_down:
             return
         self.status.hear(self.session.engine.level)
@@ -236,7 +237,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
     # Keys.
 
     async def on_event(self, event: events.Event) -> None:
-        """Obey keys and pastes here, in order. The queue of a widget would be late."""
+        """Handle keys and pastes here, in order, because the queue of a widget would be late."""
         match event:
             case events.Key(is_forwarded=False):
                 if await self._take_key(event):
@@ -251,7 +252,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         await super().on_event(event)
 
     async def _take_key(self, key: events.Key) -> bool:
-        """Talk, silence a timer, or write. Return False if Textual is to look for a binding."""
+        """Talk, silence a timer, or write. Return False if Textual should look for a binding."""
         here = len(self.screen_stack) == 1
         if here and self.main.talks(key):
             self.main.give_pasted()
@@ -263,7 +264,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         return here and await self.main.take_key(key)
 
     def action_dismiss_timers(self) -> None:
-        """Stop what rings, and remove what was missed."""
+        """Stop timers and reminders that ring, and remove missed ones."""
         self.session.post(Silence(missed=True))
 
     def on_key_up(self, key: KeyUp) -> None:
@@ -296,8 +297,11 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.menu.open(self.commands(), section)
 
     def commands(self) -> Iterable[Entry]:
-        yield from self.main.commands()
-        yield Entry(SETTINGS, "Keys", "what each key does", action="app.help")
+        shortcuts = {key.action: key.key_display or "" for key in self.keys}
+        keys = Entry(SETTINGS, "Keys", "what each key does", action="app.help")
+        for entry in (*self.main.commands(), keys):
+            shortcut = shortcuts.get(entry.action.removeprefix("screen."), "")
+            yield replace(entry, shortcut=shortcut)
 
     def on_menu_chosen(self, chosen: Menu.Chosen) -> None:
         if chosen.entry.key == "ui.theme":
@@ -335,7 +339,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         super().action_suspend_process()
 
     def exit(self, *arguments: Any, **options: Any) -> None:
-        """Leave the screen. The parts close meanwhile, because both take a third of a second."""
+        """Leave the screen. The engine closes meanwhile, because each takes a third of a second."""
         self.session.clips.stop()
         self.session.begin_closing()
         super().exit(*arguments, **options)

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEFT_EIGHTHS = " ▏▎▍▌▋▊▉█"
-"""A cell filled from its left edge by 0 to 8 eighths."""
+"""Cells filled from the left edge by 0 to 8 eighths."""
 
 LOWER_EIGHTHS = "▁▂▃▄▅▆▇█"
 
 LINE, HALF_LINE = "━", "╸"
-"""A cell of a line, and one whose left half is filled."""
+"""A cell of a line, and a cell with its left half filled."""
 
 CLIPPED = "↑"
-"""The top of a column that is higher than the scale."""
+"""The top of a column that exceeds the scale."""
 
 
 def bar(start: float, end: float, style: Style, ground: Sequence[Segment]) -> list[Segment]:
@@ -50,7 +50,7 @@ def bar(start: float, end: float, style: Style, ground: Sequence[Segment]) -> li
 
 
 def wave(samples: NDArray[np.float32], width: int) -> str:
-    """Draw sound as one row of columns, the loudest of full height."""
+    """Draw sound as one row of columns; the loudest has full height."""
     import numpy as np
 
     if not len(samples) or width < 1:
@@ -64,7 +64,7 @@ def wave(samples: NDArray[np.float32], width: int) -> str:
 def trend(values: Sequence[float], width: int) -> str:
     """Draw the last `width` values as one row of columns; CLIPPED stands for an outlier.
 
-    No column fills its cell, so that rows one above the other stay apart.
+    No column fills its cell, so that adjacent rows stay apart.
     """
     shown = values[-width:]
     top = chart_top(shown)

@@ -1,4 +1,4 @@
-"""Shows each event of the engine in the part of the screen that it concerns."""
+"""Show each event of the engine in the widget that it concerns."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class EventDisplay:
         self._turns = main.turns
         self._status = main.status
         self._explained = False
-        """a notice gave the reason why nothing was heard in this turn"""
+        """whether a notice explained why nothing was heard in this turn"""
         self._frozen = False
-        """`gc_tuning.freeze` was called, which must happen once"""
+        """whether `gc_tuning.freeze`, which must be called once, was called"""
 
     def show(self, event: UserSessionEvent) -> None:
-        """Show `event`, unless it is only heard. Raises what ended a thread."""
+        """Show `event`, unless it is only audible. Raises the error of a failed thread."""
         turns, status = self._turns, self._status
         match event:
             case events.ReplyText(turn, text):

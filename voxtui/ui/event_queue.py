@@ -1,4 +1,4 @@
-"""Engine events on their way to the screen."""
+"""Queue the engine's events on their way to the screen."""
 
 from __future__ import annotations
 
@@ -10,53 +10,54 @@ from voxtui.dialogue.events import ReplyText
 from voxtui.session.user_session import UserSessionEvent
 
 CHARACTERS_AT_ONCE = 4000
-"""Answer text shown before keys are looked at again: about 10 ms of wrapping."""
+"""Maximum characters of an answer that are shown before keys are handled again, about 10 ms of
+wrapping."""
 
 LEAST_PAUSE_SECONDS = 0.003
 
 
 def pause_after(seconds: float) -> float:
-    """Return the seconds between two looks at the pieces of an answer that grows.
+    """Return the pause in seconds before the next pieces of a growing answer are shown.
 
-    `seconds`: the time for which the last look and its painting kept the event loop. The pause is
-    as long, so keys and the other widgets have half of the loop's time. The first words of an
-    answer and all other events are shown at once.
+    `seconds` is how long the last ones and their painting occupied the event loop. The pause is as
+    long, so keys and other widgets get half of the loop's time. The first words of an answer and
+    all other events are shown at once.
     """
     return max(LEAST_PAUSE_SECONDS, seconds)
 
 
 class EventQueue:
-    """A queue of events in their order. Waiting pieces of one answer are merged.
+    """Queues events in order, and merges waiting pieces of one answer.
 
-    A piece has two words. A server that sends a whole answer at once produces thousands of pieces.
-    Shown one by one, they would delay every key behind them.
+    A piece has two words. A server that sends a whole answer at once causes thousands of pieces,
+    which would delay every key if they were shown one by one.
     """
 
     def __init__(
         self, wake: Callable[[], bool], later: Callable[[float, Callable[[], None]], object]
     ) -> None:
-        """`wake` makes the UI thread call `take` soon. It returns False after teardown.
+        """`wake` makes the UI thread call `take` soon; it returns False after teardown.
 
         `later(seconds, call)` calls `call` on the UI thread.
         """
         self._wake = wake
         self._later = later
         self._growing: int | None = None
-        """the turn whose next pieces wait for their time"""
+        """the number of the turn whose next pieces wait for the pause to end"""
         self._events: deque[UserSessionEvent] = deque()
         self._woken = False
 
     def put(self, event: UserSessionEvent) -> None:
-        """Add an event. Any thread."""
+        """Append an event. Any thread."""
         self._events.append(event)
         growing = self._growing  # read behind the append, because `_resume` clears it before a look
         if growing is None or not isinstance(event, ReplyText) or event.turn != growing:
             self._wake_up()
 
     def take(self) -> Iterator[UserSessionEvent]:
-        """Yield the events that wait by now, up to CHARACTERS_AT_ONCE of answer text. UI thread.
+        """Yield the waiting events, up to CHARACTERS_AT_ONCE of answer text. UI thread.
 
-        Events that come while these are shown are taken later, so keys are looked at between.
+        Events that arrive meanwhile are taken later, so keys are handled between.
         """
         self._woken = False  # first, so that an event put from now on wakes again
         began = time.monotonic()
@@ -83,9 +84,9 @@ class EventQueue:
             self._wake_up()
 
     def _merged(self, first: ReplyText, most: int) -> tuple[ReplyText, int]:
-        """Return `first` with the pieces behind it, and their number.
+        """Return `first` merged with the pieces after it, and their number.
 
-        At most `most` characters; the rest waits.
+        The result has at most `most` characters; the rest waits.
         """
         pieces, characters = [first.text], len(first.text)
         while characters < most and self._events:

@@ -1,4 +1,4 @@
-"""The last line: the keys, and what they do now."""
+"""The last line: the keys and their present actions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from textual.screen import Screen
 from textual.style import Style
 from textual.widgets import Static
 
-from voxtui.ui.keys import ON_TURN
+from voxtui.ui.keys import ON_TURN, SELECT
 from voxtui.ui.prompt_screen import PromptScreen
 
 KEY = "bold $footer-key-foreground"
@@ -21,8 +21,8 @@ LABEL = "$footer-description-foreground"
 class Footer(Static):
     """Draws all keys as one line.
 
-    Textual's footer mounts a widget for each key whenever one changes. That takes the UI loop
-    30 ms at each press and release of the talk key, and a quarter of the start.
+    Textual's footer mounts a widget for each key whenever one changes. That takes 30 ms on the UI
+    loop at each press and release of the talk key, and a quarter of the start.
     """
 
     ALLOW_SELECT = False
@@ -50,7 +50,9 @@ class Footer(Static):
         if isinstance(screen, PromptScreen) and screen.turn_offered:
             offered = [binding for binding in bindings if binding.action in ON_TURN]
             return sorted(offered, key=lambda binding: ON_TURN.index(binding.action))
-        return [binding for binding in bindings if binding.show]
+        selects = isinstance(screen, PromptScreen) and screen.offers_selection
+        shown = [each for each in bindings if each.show and (selects or each.action != SELECT)]
+        return sorted(shown, key=lambda binding: binding.action == SELECT)  # it comes and goes
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         self.tooltip = self._tooltips.get(event.style.meta.get("key", ""))

@@ -1,4 +1,4 @@
-"""The help screen: the keys of the footer, and the words of the panel."""
+"""The help screen: the keys of the footer, and the terms of the panel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of the screen. A key of a command types no character, so typing starts no command."""
+"""The keys of the screen. No key of a command types a character, so typing starts no command."""
 
 from __future__ import annotations
 
@@ -9,38 +9,44 @@ from textual.binding import Binding
 from voxtui.settings.schema import UiConfig
 
 ESCAPE = {"drop": "Drop", "stop": "Stop", "leave": "Leave", "live": "Newest"}
-"""The actions of Esc, in the order in which they are tried, with their names in the footer."""
+"""Actions of Esc in the order in which they are tried, and their names in the footer."""
 
+
+SELECT = "screen.step(-1)"
 
 ON_TURN = (
     "correct", "again", "copy", "speak", "delete", "escape('stop')", "escape('leave')",
-    "escape('live')",
+    "escape('live')", SELECT,
 )  # fmt: skip
-"""The actions that the footer names while a turn is selected."""
+"""Actions that the footer names while a turn is selected."""
 
 
 def shown(key: str) -> str:
     return "+".join(part.capitalize() for part in key.split("+"))
 
 
+def key_display(key: str) -> str:
+    return f"^{key[-1]}" if key.startswith("ctrl+") else shown(key)
+
+
 def bindings(ui: UiConfig) -> Sequence[Binding]:
-    """Return every key. Those with a tooltip are listed by the help.
+    """Return every key binding. Those with a tooltip are listed by the help.
 
-    The actions are those of the conversation's screen, or of the app.
-
-    A command also works while a text is written, so its key has priority over the text field.
+    The actions are those of the conversation's screen, or of the app. A command also works while
+    the user writes, so its key has priority over the text field.
     """
     keys = ui.keys
 
     def command(action: str, key: str, label: str, about: str, show: bool = True) -> Binding:
-        display = f"^{key[-1]}" if key.startswith("ctrl+") else shown(key)
+        display = key_display(key)
         return Binding(
             key, action, label, show=show, key_display=display, priority=True, tooltip=about
         )
 
     return [
-        Binding(ui.talk_key, "talk", "Talk", key_display=shown(ui.talk_key),
+        Binding(ui.talk_key, "talk('begin')", "Talk", key_display=shown(ui.talk_key),
                 tooltip="talk: hold it, or tap before and after; cuts an answer off"),
+        Binding(ui.talk_key, "talk('end')", "Send", key_display=shown(ui.talk_key)),
         Binding("slash", "type", "Commands", key_display="/",
                 tooltip="commands, completed as you write; any other text is sent with Enter"),
         *(Binding("escape", f"escape('{what}')", name, key_display="Esc", priority=True,

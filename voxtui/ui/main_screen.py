@@ -1,4 +1,4 @@
-"""The screen of the conversation: what a person asks it to do."""
+"""The screen of the conversation, and the user's commands on it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from textual import on, work
+from textual import work
 
 from voxtui.dialogue.engine_commands import Attach, Silence, Speak
 from voxtui.dialogue.history.attachments import Attachment
@@ -17,7 +17,6 @@ from voxtui.session.user_session import NotAllowed
 from voxtui.slash_commands import number, parse
 from voxtui.storage.saved_session import saved_sessions
 from voxtui.terminal.text_input import clipboard_text
-from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.history.history_screen import HistoryScreen
 from voxtui.ui.history.past_turns import show_past
 from voxtui.ui.history.question import KEEP, KEEP_NO, KEEP_YES, Question
@@ -26,24 +25,15 @@ from voxtui.ui.menu.palette import Entry
 from voxtui.ui.prompt_screen import PromptScreen
 
 WHAT_TO_KNOW = "What would you like to know?"
-"""The answer to a text that was pasted and sent without a word."""
-
-
-TALL_ROWS = 30
-"""On a terminal of as many rows the prompt stands close below the conversation, else at the end."""
-
-LEAST_ROWS = 10
-"""Rows of the conversation there, which the welcome fills."""
+"""The reply to pasted text that was sent without a question."""
 
 
 class MainScreen(PromptScreen):
     _removed: RemovedTurn | None = None
-    """the turn that `action_undo` puts back"""
-    _rows = _most_rows = 0
-    """rows that the conversation may take, and may take at most; 0: all that are left"""
+    """the turn that `action_undo` restores"""
 
     async def send(self, text: str, corrected: int | None) -> None:
-        """Run `text` as a command, or have it answered, in place of the turn `corrected`."""
+        """Run `text` as a command, or answer it, in place of the turn `corrected`."""
         text = text.strip()
         try:
             command = parse(text)
@@ -89,23 +79,6 @@ class MainScreen(PromptScreen):
 
     # Actions.
 
-    def fit_prompt(self, terminal_rows: int, panel: bool) -> None:
-        """Place the prompt for a terminal of this height, with a panel beside the conversation."""
-        self._most_rows = 0 if panel or terminal_rows < TALL_ROWS else terminal_rows
-        self._move_prompt(max(self._rows, LEAST_ROWS))
-
-    @on(Transcript.Filled)
-    def _make_room(self, event: Transcript.Filled) -> None:
-        """Move the prompt down, as far as the terminal allows."""
-        self._move_prompt(max(self._rows, self.area.size.height + event.rows))
-
-    def _move_prompt(self, rows: int) -> None:
-        """Let the conversation take up to `rows` where the prompt stands below it."""
-        rows = min(rows, self._most_rows)
-        if rows != self._rows:
-            self._rows = rows
-            self.area.styles.max_height = rows or None
-
     def action_step(self, by: int) -> None:
         """Select the turn before (-1) or after (1) the selected one."""
         self.turns.step(by)
@@ -129,7 +102,6 @@ class MainScreen(PromptScreen):
         self.turns.forget()
         self.transcript.clear()
         self.status.begin_conversation()
-        self._move_prompt(LEAST_ROWS)
 
     def action_history(self, words: str = "") -> None:
         def look() -> None:
@@ -142,7 +114,7 @@ class MainScreen(PromptScreen):
         self.ask_to_store(look)
 
     def ask_to_store(self, then: Callable[[], object]) -> None:
-        """Ask whether conversations are stored, unless that was answered; then call `then`."""
+        """Ask whether to store conversations, unless that is decided. If so, call `then`."""
         if self.session.config.session.keep is not None:
             then()
             return
@@ -165,7 +137,6 @@ class MainScreen(PromptScreen):
     def show_past(self, past: Past) -> None:
         self._removed = None
         self.turns.forget()
-        self._move_prompt(LEAST_ROWS)
         show_past(self.transcript, past)
 
     def action_undo(self) -> None:
@@ -200,7 +171,7 @@ class MainScreen(PromptScreen):
         self._retry(partial(self.session.answer_again, turn=self.turns.selected))
 
     def action_edit(self, text: str = "") -> None:
-        """Answer `text` in place of the selected or newest turn; empty: let its words be edited."""
+        """Answer `text` in place of the selected or newest turn; if it is empty, edit its words."""
         try:
             turn, words = self.session.words_of(self.turns.selected)
             if text:
@@ -255,7 +226,7 @@ class MainScreen(PromptScreen):
         self.notify(f"The {which} answer was handed to the terminal's clipboard.")
 
     def _reply(self, turn: int | None) -> str:
-        """Return the answer of `turn`; None: the newest one. Empty: there is none."""
+        """Return the answer of `turn` (None: of the newest one); empty if there is none."""
         turns = reversed(self.session.record.turns.items())
         results = (t.result for number, t in turns if turn in (None, number))
         return next((r.reply.strip() for r in results if r and r.reply), "")
@@ -277,13 +248,12 @@ class MainScreen(PromptScreen):
         yield Entry(CONVERSATION, "New conversation", action="screen.new")
         yield Entry(CONVERSATION, "History", "go on with an earlier one", action="screen.history")
         yield Entry(CONVERSATION, "Answer again", "what was said last", action="screen.again")
-        yield Entry(
-            CONVERSATION, "Edit", "what was heard, and send it instead", action="screen.edit"
-        )
+        yield Entry(CONVERSATION, "Edit", "correct what was heard", action="screen.edit")
         yield Entry(CONVERSATION, "Copy", "the selection, or the last answer", action="screen.copy")
         yield Entry(CONVERSATION, "Paste", "talk about the clipboard's text", action="screen.paste")
         yield Entry(CONVERSATION, "Save", "Markdown, JSON and sound files", action="screen.save")
-        yield Entry(CONVERSATION, "Mute", chosen=self.session.muted, action="screen.mute")
+        muted, about = self.session.muted, "the voice; the text goes on"
+        yield Entry(CONVERSATION, "Mute", about, chosen=muted, action="screen.mute")
 
     def _do(self, act: Callable[[], object]) -> None:
         try:

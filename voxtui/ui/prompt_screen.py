@@ -1,4 +1,4 @@
-"""The screen of the prompt: what a person types, pastes and says there."""
+"""The screen of the prompt, where the user types, pastes and talks."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ from voxtui.ui.talk.pasted import (
 )
 from voxtui.ui.talk.talk import PushToTalk
 from voxtui.ui.talk.talkbar import TalkBar
+from voxtui.ui.talk.talkkey import Mode
 
 ENTER = ("enter", "ctrl+j")
-"""Carriage return, and the line feed of a program that types."""
+"""Keys for carriage return, and for the line feed of a program that types."""
 
 
 ATTACHED = "▤"
-"""The label of a text to talk about."""
+"""The label of an attached text."""
 
 
 class PromptScreen(SteppedScreen):
-    """Translates keys, texts and the mouse into talking and writing.
+    """Turns keys, texts and mouse events into talking and writing.
 
     Its actions do nothing while another screen is open above it.
     """
@@ -63,7 +64,7 @@ class PromptScreen(SteppedScreen):
         self.turns = turns
         self.transcript, self.bar = turns.transcript, talk.bar
         self.area = Horizontal(id="main")
-        """the conversation, and what stands beside and below it"""
+        """the conversation, with what is beside and below it"""
         self.talk = talk
         self.status = status
         self._offered: tuple[object, ...] = ()
@@ -100,9 +101,20 @@ class PromptScreen(SteppedScreen):
         return not types or self.session.talking is not None
 
     @property
-    def _offers_talk(self) -> bool:
+    def _talk_action(self) -> str:
+        """The present action of the talk key, `begin` or `end`; empty for none."""
         session = self.session
-        return self.talk_key_talks and session.microphone is not None and not session.failed
+        if not self.talk_key_talks or session.microphone is None or session.failed:
+            return ""
+        if session.talking is None and session.state is not State.LISTENING:
+            return "begin"
+        return "" if self.talk.mode is Mode.MOUSE else "end"
+
+    @property
+    def offers_selection(self) -> bool:
+        """True while Up selects a turn: nothing is being written, and Esc has no action."""
+        types = self.bar.typing or self.bar.field.recall.draft
+        return self.is_active and self.turns.any and not self._escape and not types
 
     async def take_key(self, key: events.Key) -> bool:
         if self.session.awaits_key and self.bar.field.empty and key.key in (*ENTER, "escape"):
@@ -126,16 +138,19 @@ class PromptScreen(SteppedScreen):
         self.talk.mouse_up(event.time)
 
     def offer_keys(self) -> None:
-        offered = (self._escape, self._offers_talk, self.bar.field.empty, self.turn_offered)
+        offered = (
+            self._escape, self._talk_action, self.bar.field.empty, self.turn_offered,
+            self.offers_selection,
+        )  # fmt: skip
         if offered != self._offered:
             self._offered = offered
             self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the present actions of the keys; none below another screen."""
+        """Return True for present actions of the keys; no other screen may be above this one."""
         match action:
             case "talk":
-                return self.is_active and self._offers_talk
+                return self.is_active and self._talk_action in parameters
             case "new" | "mute" | "again" | "edit" | "copy" | "save":
                 return self.is_active
             case "type":
@@ -156,7 +171,7 @@ class PromptScreen(SteppedScreen):
 
     @property
     def _escape(self) -> str:
-        """The present action of Esc, a key of ESCAPE; empty: none."""
+        """The present action of Esc, a key of ESCAPE; empty for none."""
         if not self.is_active:
             return ""
         if self.session.can_stop:
@@ -165,12 +180,12 @@ class PromptScreen(SteppedScreen):
             return "leave"
         return "live" if self.turns.selected is not None else ""
 
-    def action_talk(self) -> None:
+    def action_talk(self, _: str) -> None:
         self.talk.press()
 
     @abstractmethod
     async def send(self, text: str, corrected: int | None) -> None:
-        """Have `text` answered, in place of the turn `corrected`. MainScreen also runs commands."""
+        """Answer `text`, in place of the turn `corrected`. MainScreen also runs commands."""
 
     # Texts.
 

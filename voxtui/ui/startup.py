@@ -15,16 +15,16 @@ from voxtui.ui.keys import shown
 from voxtui.ui.talk.talkkey import Mode
 
 SUGGESTIONS = ("What time is it in Tokyo?", "Set a timer for five minutes.", "Why is the sky blue?")
-"""Two that rules answer, and one for the model."""
+"""Two examples that rules answer, and one for the model."""
 
 
 def welcome(
     mode: Mode | None, config: Config, model: str, sends_to: str, samples: bool = False
 ) -> Sequence[Paragraph]:
-    """Return the first screen: how to talk, what to try, and where words go.
+    """Return the first screen: how to talk, what to try, and where words are sent.
 
-    Without a `mode`, no microphone hears anything. `model` is the name of the model that answers
-    here; the servers `sends_to` receive voice and words. `samples`: what to try stands below.
+    `mode` is None without a working microphone. `model` is the name of the answering model; the
+    servers `sends_to` receive voice and words. With `samples`, a list of clips is below.
     """
     key = shown(config.ui.talk_key)
     match mode:

@@ -1,4 +1,4 @@
-"""Shows the state: at the prompt, in the top line, and in the banner where there is a problem."""
+"""Show the state at the prompt, in the top line, and in the banner if there is a problem."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from voxtui.ui.talk.talkkey import Mode
 from voxtui.ui.widgets.banner import Banner
 
 LEVEL_SECONDS = 1.0
-"""Seconds between two values of the level; each is the loudest since the one before."""
+"""Interval between values of the level; each is the maximum since the one before."""
 
 STEADY = 10 ** (3 / 20)
-"""3 dB. A level that differs by less is not painted again: noise always changes a little."""
+"""Ratio of 3 dB. A level that differs by less is not painted again, because noise varies."""
 
 LEVEL_CHECK_SECONDS = 3.0
-"""Seconds after which a microphone without any sound counts as silent."""
+"""Time after which a microphone without any sound counts as silent."""
 
 SILENT = "Only silence comes from the microphone: is it muted?"
-"""Short, because with its remedy it has to fit into a line of 80 columns."""
+"""The problem of a silent microphone, short enough for 80 columns with its remedy."""
 
 NO_MICROPHONE = "No microphone is in use."
 
 
 class TopLine(Static):
-    """The name, the model, and who gets the user's words."""
+    """The name, the model, and who receives the user's words."""
 
     def __init__(self) -> None:
         self._model = self._muted = Content()
@@ -59,7 +59,7 @@ class TopLine(Static):
 
 
 def model_name(brain: str) -> str:
-    """Return the name that its makers use, from the description of a brain."""
+    """Return the makers' name of a model, from the description of a brain."""
     name, _, about = brain.partition(" (")
     return about.rstrip(")").partition(",")[0] or name.partition(": ")[2] or name
 
@@ -70,13 +70,13 @@ class MicrophoneLevel:
     def __init__(self) -> None:
         self.name: str | None = ""
         self.loudest = 0.0
-        """peak, 0..1, since the microphone was chosen"""
+        """the peak, 0 to 1, since the microphone was chosen"""
         self.peak = self.shown = 0.0
-        """peak, 0..1, of the second in progress, and the one on display"""
+        """the peak, 0 to 1, of the second in progress, and the one on display"""
         self.silent = False
-        """it delivered nothing but digital silence"""
+        """whether it delivered nothing but digital silence"""
         self.used = False
-        """somebody has spoken to it, so the banner says that it is silent"""
+        """whether somebody has spoken to it, so that the banner reports its silence"""
 
     def use(self, name: str | None) -> None:
         self.name, self.loudest, self.silent, self.used = name, 0.0, False, False
@@ -88,9 +88,10 @@ class MicrophoneLevel:
 
     @property
     def hears(self) -> bool:
-        """False if there is no microphone, or one that was spoken to and delivers only silence.
+        """False without a microphone, or if it stays digitally silent while it is used.
 
-        Before that, silence is no reason: noise suppression delivers it, too, while nobody speaks.
+        Before its use silence proves nothing: noise suppression also delivers it while nobody
+        speaks.
         """
         return self.name is not None and not (self.silent and self.used)
 
@@ -114,15 +115,15 @@ class Status:
         self._key_name = config.ui.talk_key.capitalize()
         self._sends_to = config.brain.remote.hosts if config.brain.name == "remote" else ""
         self._model = ""
-        """the name of the model that is loaded"""
+        """the name of the loaded model"""
         self._step = ""
-        """the step of loading in progress, with its percentage"""
+        """the loading step in progress, with its percentage"""
         self._reading = ""
-        """the progress of reading a long text; empty: none is read"""
+        """the progress of reading a long text; empty for none"""
         self.tokens_per_second: float | None = None
-        """the speed at which the brain read the last long text; None: none yet"""
+        """the speed at which the brain read the last long text, or None"""
         self._stalls = False
-        """the speaker takes no sound, though an answer is being spoken"""
+        """whether the speaker takes no sound although an answer is being spoken"""
 
     # Loading.
 
@@ -171,7 +172,7 @@ class Status:
     # Problems.
 
     def show_problem(self, message: str) -> None:
-        """Show a problem that no key mends. The next turn removes it."""
+        """Show a problem for which there is no key. The next turn removes it."""
         self._reason = message
         if self.level.name is None:
             self._show_no_microphone()
@@ -179,7 +180,7 @@ class Status:
             self.banner.show(message)
 
     def begin_turn(self, source: str) -> None:
-        """Withdraw a problem that no longer matters. Name a microphone that is silent and used."""
+        """Remove an outdated problem. Report a microphone that is silent although it is used."""
         self.samples.offer(False)
         self._reason = ""
         self.level.used |= source == MICROPHONE
@@ -209,7 +210,7 @@ class Status:
         self.banner.show(self._reason or NO_MICROPHONE, "look again", "app.look")
 
     def hear(self, level: float) -> None:
-        """Take a peak of 0..1. Show it at once if somebody speaks, else once a second."""
+        """Take a peak from 0 to 1. Show it at once while somebody speaks, else once a second."""
         self.level.hear(level)
         if self.level.silent and level:
             self.level.silent = False
@@ -220,9 +221,9 @@ class Status:
             self._show_peak(level)
 
     def check_level(self, microphone: str, announce: bool) -> None:
-        """Note a microphone without any sound; `announce`: report its level otherwise.
+        """Detect a microphone without any sound; report the level of any other if `announce`.
 
-        Only digital silence is noted, because the user may not have spoken yet.
+        Only digital silence counts, because the user may not have spoken yet.
         """
         if self.level.name != microphone or not self._transcript.is_attached:
             return
@@ -236,7 +237,7 @@ class Status:
             self.top.notify(f"Level of {microphone}: {level}.")
 
     def _show_silence(self) -> None:
-        """Name a microphone that is silent, once somebody speaks to it. Who types needs none."""
+        """Report a silent microphone once somebody speaks to it; typing does not need it."""
         if self.level.silent and (self.level.used or self._talk.mode is Mode.HANDS_FREE):
             name = self.level.name or ""
             why = diagnose_level(name, 0.0) if MONITOR in name.lower() else SILENT
@@ -267,7 +268,7 @@ class Status:
             self.show_state()
 
     def show_mode(self) -> None:
-        """Follow a change of the way of talking: another terminal, microphone or setting."""
+        """Show another way of talking after a change of terminal, microphone or setting."""
         instead, mode = "", self._talk.mode
         if self.level.hears and not self._session.failed:
             if mode is Mode.HANDS_FREE:
@@ -325,7 +326,7 @@ class Status:
                 return f"{key}: talk over it · Esc: stop"
 
     def _recorded(self) -> str:
-        """Return the seconds of speech so far, and near the end of a recording those left."""
+        """Return the seconds of speech so far and, near the end of a recording, those left."""
         left = self._session.engine.seconds_left
         ending = left is not None and left <= ENDING_SECONDS
         return f"{self._turns.spoken_seconds:.1f} s{f', {left:.0f} s left' if ending else ''}  "

@@ -1,4 +1,4 @@
-"""The themes: our own, those of Textual, and the contrast that text has in each of them."""
+"""The themes: our own and Textual's, with legible contrast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AUTO = "auto"
 """The value of ui.theme that leaves the choice to the terminal."""
 
 CONTRAST = 4.5
-"""WCAG 2, level AA, for text of any size."""
+"""Minimum contrast: WCAG 2, level AA, for text of any size."""
 
 GROUNDS = ("background", "surface", "panel")
 """Variables of the colours behind text."""
@@ -30,7 +30,7 @@ INKS = (
 """Variables of the colours of text on GROUNDS."""
 
 ON_CURSOR = "block-cursor-foreground", "block-cursor-background"
-"""Text on a ground of its own: the chosen line of a list."""
+"""Variables of text with a ground of its own: the chosen line of a list."""
 
 
 _OF_THE_TERMINAL = (
@@ -42,11 +42,11 @@ _ACCENTED = (
     "border", "block-cursor-background", "footer-key-foreground", "input-selection-background",
     "screen-selection-background", "scrollbar-active",
 )  # fmt: skip
-"""Variables of a theme of the terminal's own colours."""
+"""Variables with the accent in a theme of the terminal's own colours."""
 
 
 def _own(name: str, dark: bool, inks: Mapping[str, str], grounds: Sequence[str]) -> Theme:
-    """Make a theme of one accent; amber asks for attention, and red marks errors only."""
+    """Make a theme with one accent; amber asks for attention, and red marks only errors."""
     accent, muted = inks["accent"], inks["muted"]
     background, surface, panel = grounds
     return Theme(
@@ -80,8 +80,8 @@ def _own(name: str, dark: bool, inks: Mapping[str, str], grounds: Sequence[str])
 def _ansi(name: str, dark: bool, accent: str, attention: str, error: str) -> Theme:
     """Make a theme of the terminal's own colours, for 16 colours and for its own palette.
 
-    Text stands on the terminal's ground. Muted text has the terminal's own colour, because no
-    other of the 16 can be read on every palette.
+    Text stands on the terminal's ground. Muted text has the terminal's own colour, because none of
+    the other 15 is legible on every palette.
     """
     default = "ansi_default"
     cursor = "ansi_black" if dark else "ansi_bright_white"
@@ -126,11 +126,11 @@ THEMES = (
     _ansi(ANSI_DARK, True, "ansi_bright_cyan", "ansi_bright_yellow", "ansi_bright_red"),
     _ansi(ANSI_LIGHT, False, "ansi_blue", "ansi_magenta", "ansi_red"),
 )  # fmt: skip
-"""Ours. The last two replace those of Textual, whose muted grounds have the colour of their text.
-"""
+"""Our own themes. The last two replace those of Textual, whose muted grounds have the colour of
+their text."""
 
 AVAILABLE = {**BUILTIN_THEMES, **{theme.name: theme for theme in THEMES}}
-"""Every theme that can be chosen, by its name."""
+"""Every theme that can be chosen, by name."""
 
 
 def theme_named(name: str) -> str:
@@ -142,7 +142,7 @@ def theme_named(name: str) -> str:
 def theme_of_terminal(color_system: str | None) -> str:
     """Return the theme for a terminal of `color_system`, as rich names it.
 
-    COLORFGBG, which some terminals set, tells a light ground by its last field.
+    The last field of COLORFGBG, which some terminals set, shows a light ground.
     """
     light = os.environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
     if color_system in (None, "standard"):
@@ -162,11 +162,11 @@ def contrast(ink: Color, ground: Color) -> float:
 
 
 def legible(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a theme with text of a contrast of at least CONTRAST.
+    """Return the variables of a theme with a text contrast of at least CONTRAST.
 
-    Themes that other people designed have greys and accents below it. A colour that is too close
-    to its ground moves towards black or white, as little as it must. A theme of ANSI colours is
-    returned as it is: the terminal knows its colours, we do not.
+    Other people's themes have greys and accents below it. A colour that is too close to its ground
+    moves towards black or white, as little as necessary. A theme of ANSI colours is returned
+    unchanged, because only the terminal knows its colours.
     """
     found = dict(variables)
     if found["background"].startswith("ansi"):

@@ -19,9 +19,9 @@ from voxtui.wiring import LocalFactories, devices_engine, sample_clips
 def run(
     config: Config, attachments: Sequence[Attachment] = (), continues: bool = False, words: str = ""
 ) -> int:
-    """Talk about the texts `attachments` until the user quits. Return the exit code.
+    """Talk, with `attachments`, until the user quits. Return the exit code.
 
-    `continues`: begin with the newest stored conversation. `words`: the first ones of the user.
+    `continues` resumes the newest stored conversation. `words` are the first ones of the user.
     """
     with (
         native_stderr_in(native_log()),
@@ -43,4 +43,6 @@ def run(
             app.session.close(LEAVING_SECONDS)
         if isinstance(app.session.failed, RestartNeeded):
             raise app.session.failed
+        if app.out_of_memory is not None:
+            raise app.out_of_memory
     return app.return_code or 0

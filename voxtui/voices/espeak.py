@@ -20,27 +20,27 @@ INSTALL = (
 )
 
 VOICES = {"es": "es", "fr": "fr-fr", "hi": "hi", "it": "it", "pt": "pt-br"}
-"""The name of each language in espeak-ng, as Kokoro was trained."""
+"""The name of each language in espeak-ng, as in Kokoro's training."""
 
 TIMEOUT_SECONDS = 2.0
-"""A call takes about 10 ms."""
+"""Timeout of a call, which takes about 10 ms."""
 
 ENVIRONMENT = ("ESPEAK_DATA_PATH", "HOME", "LD_LIBRARY_PATH", "PATH")
-"""Variables that the process gets. Any other one may be a secret."""
+"""Environment variables that the process gets. Any other one may be a secret."""
 
 SIGNS = {
     "a^ɪ": "I", "a^ʊ": "W", "d^z": "ʣ", "d^ʒ": "ʤ", "e^ɪ": "A", "o^ʊ": "O", "s^s": "S", "t^s": "ʦ",
     "t^ʃ": "ʧ", "ɔ^ɪ": "Y", "ə^ʊ": "Q",
 }  # fmt: skip
-"""Kokoro's single sign for sounds that espeak-ng ties together."""
+"""Kokoro's single signs for sounds that espeak-ng writes as two with a tie."""
 
 _QUOTES = str.maketrans("«»[]", "“”  ")
 
 _PUNCTUATION = re.compile(r"(?:\s*[;:,.!?¡¿—…\"“”()](?=\s|$|[;:,.!?—…\"“”()])|[¡¿\"“(])+\s*")
-"""Signs that Kokoro knows, at the edge of a word: the comma in 3,14 is none."""
+"""Matches punctuation that Kokoro knows at the edge of a word, unlike the comma in 3,14."""
 
 _OTHER_LANGUAGE = re.compile(r"\([a-z^-]+\)")
-"""The marks of espeak-ng around a word that it reads in another language."""
+"""Matches espeak-ng's marks around a word that it reads in another language."""
 
 
 def find_program() -> str:
@@ -51,10 +51,10 @@ def find_program() -> str:
 
 
 class Espeak:
-    """Text to phonemes in one language. Used by one thread.
+    """Turns text into phonemes of one language. Used by one thread.
 
-    A process reads one text. The next one is started ahead and waits for its text, so a call does
-    not wait for the start.
+    Each process reads one text. The process of the next call is started ahead and waits for its
+    text, so a call does not wait for the start.
     """
 
     def __init__(self, language: str) -> None:
@@ -64,7 +64,7 @@ class Espeak:
         self.prepare()
 
     def prepare(self) -> None:
-        """Start the process of the next call, unless it waits already. Raises ModelError."""
+        """Start the process of the next call, unless it already waits. Raises ModelError."""
         if self._waiting is not None:
             return
         try:
@@ -110,7 +110,7 @@ class Espeak:
 
 
 def _split(text: str) -> tuple[list[str], list[str]]:
-    """Return the pieces of `text` between punctuation, and the punctuation before each and last.
+    """Return the pieces of `text` between punctuation, and the punctuation around them.
 
     A piece without a letter or digit is empty.
     """
@@ -130,7 +130,7 @@ def _split(text: str) -> tuple[list[str], list[str]]:
 def join(words: list[str], signs: list[str], spoken: str) -> str:
     """Return the phonemes `spoken` with the `signs` around each of `words`, as Kokoro writes them.
 
-    If their numbers differ, the signs between the pieces are lost.
+    If the numbers of groups and words differ, the signs between the pieces are lost.
     """
     groups = [" ".join(group.split()) for group in spoken.strip("\n").split("\n\n")]
     if len(groups) != sum(map(bool, words)):

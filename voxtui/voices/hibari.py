@@ -15,7 +15,8 @@ from voxtui.models.installed import released_path
 from voxtui.settings.schema import LANGUAGES, VoiceConfig
 
 MARGIN_SECONDS = 0.012
-"""Kept before the first and after the last audible sample, as a plosive begins below -50 dBFS."""
+"""Length of silence that stays around the audible samples, because a plosive begins below -50 dBFS.
+"""
 
 RAMP_SECONDS = 0.004
 
@@ -23,22 +24,23 @@ WARM_UP = ("Ready.", "The first sentence is as quick as the tenth, numbers like 
 
 SENTENCE_PAUSE, CLAUSE_PAUSE = 0.28, 0.10
 """Seconds of silence after a sentence and after a comma. They replace the model's own 0.2 to 0.33 s
-before each clause, which is latency, and 0.3 to 0.5 s after it, which is a stutter at a comma."""
+before each clause, which adds latency, and 0.3 to 0.5 s after it, which sounds like a stutter at a
+comma."""
 
 SHORTEST_PAUSE = 0.12
-"""Seconds of silence that the model makes after a comma, at least. A plosive is shorter."""
+"""Minimum silence that the model makes after a comma. That of a plosive is shorter."""
 
 PAUSE_TOLERANCE = 0.35
-"""Seconds by which that pause may be elsewhere than where the clause before it ends by itself."""
+"""Maximum distance of that pause from where the clause before it ends when spoken alone."""
 
 LENGTH_TOLERANCE = 0.25
-"""Part by which a clause may be shorter or longer after another one than it is by itself."""
+"""Maximum relative difference between the lengths of a clause after another one and alone."""
 
 
 class HibariVoice:
     """Speaks English; one chunk per clause, in 5 to 70 ms on one core.
 
-    Raises ModelError if its voice is not here. `fetches`: download it at warm-up instead.
+    Raises ModelError if its voice is missing, or downloads it at warm-up if it `fetches`.
     """
 
     def __init__(self, config: VoiceConfig, fetches: bool = False) -> None:
@@ -104,7 +106,7 @@ class HibariVoice:
             yield SpeechChunk(spoken, rate, clause)
 
     def _file(self, progress: Progress | None = None) -> Path | None:
-        """Return the file of the voice; None: it is in the package. Raises ModelError."""
+        """Return the file of the voice, or None if it is in the package. Raises ModelError."""
         if self._name == HIBARI:
             return None
         model = HIBARI_VOICES[self._name]
@@ -126,7 +128,7 @@ class HibariVoice:
 def after_pause(both: Samples, before: Samples, alone: Samples, rate: int) -> Samples:
     """Return the clause of `both` that follows `before` and a pause.
 
-    `alone`, the same clause by itself, is returned if the pause is not plainly there.
+    Returns `alone`, the same clause spoken alone, if the pause is not clear.
     """
     import numpy as np
 
@@ -151,7 +153,7 @@ def pause_after(clause: str) -> float:
 def trim(samples: Samples, rate: int, pause: float) -> Samples:
     """Cut the silence around `samples`, fade both ends, and append `pause` seconds of silence.
 
-    Samples have shape (n,), float32, at `rate` Hz. Return none if nothing is audible.
+    Samples have shape (n,), float32, at `rate` Hz. Returns none if nothing is audible.
     """
     import numpy as np
 

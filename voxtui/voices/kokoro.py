@@ -1,6 +1,6 @@
 """Kokoro-82M from local files only: by torch, or its small model by onnxruntime.
 
-Phonemes come from `hibari` for English, and from the user's espeak-ng for other languages.
+`hibari` makes the phonemes of English, the user's espeak-ng those of other languages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from voxtui.voices.hibari import pause_after, trim
 RATE = 24_000
 
 LONGEST = 400
-"""Phonemes per call. The model accepts 510, but speaks too fast from about 400
+"""Maximum phonemes per call. The model accepts 510, but speaks too fast from about 400
 (https://huggingface.co/hexgrad/Kokoro-82M/blob/main/VOICES.md)."""
 
 NEEDED = ("torch", "transformers", "kokoro", "hibari")
@@ -52,14 +52,14 @@ def check_installed() -> None:
 class _Reader:
     phonemes: Callable[[str], str]
     styles: Any
-    """a tensor or array: the voice for each number of phonemes"""
+    """the voice for each number of phonemes, a tensor or array"""
 
 
 class KokoroModel(Protocol):
     """The loaded weights. See TorchKokoro and OnnxKokoro."""
 
     processor: str
-    """where it runs: CPU or GPU"""
+    """the processor, CPU or GPU"""
 
     def style(self, path: Path) -> Any:
         """Load a voice. Raises ModelError."""
@@ -71,10 +71,10 @@ class KokoroModel(Protocol):
 
 
 class KokoroVoice:
-    """Speaks as Kokoro's voice of each language; one chunk per clause.
+    """Speaks with Kokoro's voice of each language; one chunk per clause.
 
-    Warm it up on the thread that will call `speak` (see TorchKokoro). `language`: the one of most
-    answers.
+    Warm it up on the thread that will call `speak` (see TorchKokoro). Most answers are in
+    `language`.
     """
 
     def __init__(self, config: VoiceConfig, files: KokoroFiles, language: str = "en") -> None:
@@ -90,7 +90,7 @@ class KokoroVoice:
         self._files = files
         self._model: KokoroModel | None = None
         self._readers: dict[str, _Reader] = {}
-        """one for each language so far"""
+        """the readers of the languages spoken so far"""
 
     @property
     def name(self) -> str:
@@ -145,7 +145,7 @@ class KokoroVoice:
         self._readers.clear()
 
     def _reader(self, language: str) -> _Reader:
-        """Return what reads `language`, loaded at its first clause. Raises UnspokenLanguage."""
+        """Return the reader of `language`, loaded at its first clause. Raises UnspokenLanguage."""
         if known := self._readers.get(language):
             return known
         if language not in VOICES:

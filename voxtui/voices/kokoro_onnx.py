@@ -1,6 +1,7 @@
 """Kokoro's weights in 8 bits by onnxruntime, on the CPU, without torch.
 
-A second of sound takes 0.2 to 0.7 s, so it speaks what the embedded voice cannot: other languages.
+It takes 0.2 to 0.7 s per second of sound, so it speaks only the languages that the embedded voice
+lacks.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ STYLE_SIZE = 256
 
 
 class OnnxKokoro:
-    """A KokoroModel."""
+    """A KokoroModel by onnxruntime."""
 
     processor = "CPU"
 

@@ -26,9 +26,9 @@ REFETCH = "Fetch it again: `voxtui models fetch kokoro`."
 
 
 class TorchKokoro:
-    """A KokoroModel. Used by one thread.
+    """A KokoroModel by torch. Used by one thread.
 
-    cuDNN keeps its plans for convolutions per thread (`benchmark_cache` in torch's
+    cuDNN stores its plans for convolutions per thread (`benchmark_cache` in torch's
     aten/src/ATen/native/cudnn/Conv_v8.cpp), so another thread would plan each of the hundred layers
     again.
     """

@@ -122,7 +122,7 @@ async def test_the_footer_names_what_can_be_done_with_a_selected_turn():
         assert "Edit" not in s.lines[-1]
         await s.pilot.press("up")
         await s.settle()
-        named = "Enter Edit  ^r Again  ^y Copy  ^g Speak  Del Delete  Esc Newest"
+        named = "Enter Edit  ^r Again  ^y Copy  ^g Speak  Del Delete  Esc Newest  ↑ Select"
         assert [*s.lines[-1].split()] == [*named.split()]
         await s.type("a")
         assert "Delete" not in s.lines[-1] and "Esc Leave" in s.lines[-1]
@@ -134,12 +134,12 @@ async def test_while_a_selected_answer_is_read_aloud_the_footer_names_the_key_th
         await s.pilot.press("up", "ctrl+g")
         s.engine.report(StateChanged(State.SPEAKING))
         await s.settle()
-        assert s.lines[-1].split()[-2:] == ["Esc", "Stop"] and "Edit" in s.lines[-1]
+        assert "Esc Stop" in s.lines[-1] and "Edit" in s.lines[-1]
         await s.press("escape")
         assert s.commands[-1] == "cancel" and s.app.turns.selected == 1
         s.engine.report(StateChanged(State.READY))
         await s.settle()
-        assert s.lines[-1].split()[-2:] == ["Esc", "Newest"]
+        assert "Esc Newest" in s.lines[-1]
 
 
 async def test_enter_edits_the_selected_turn():

@@ -1,4 +1,4 @@
-"""`voxtui dictate`: speak, and get the text."""
+"""`voxtui dictate`: record speech and deliver its text."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ END_KEYS, DISCARD_KEY = b" \r\n\x04", b"\x1b"
 class DictateOptions:
     target: output.Target = "stdout"
     pane: str | None = None
-    """a pane of tmux; None: the active one"""
+    """the tmux pane, or None for the active one"""
     quiet: bool = False
 
 
 def run(config: Config, options: DictateOptions) -> bool:
     """Record until a key or silence ends it, and deliver the text. Raises VoxtuiError.
 
-    Return False if nothing was heard. Raises KeyboardInterrupt if the user discards it.
+    Returns False if nothing was heard. Raises KeyboardInterrupt if the user discards it.
     """
     check(config, options)
     return finish(_dictate(config, options.quiet), config, options)
@@ -43,9 +43,9 @@ def run(config: Config, options: DictateOptions) -> bool:
 def run_order(
     order: Order, config: Config, options: DictateOptions, arguments: Sequence[str]
 ) -> bool:
-    """Give `order` to the resident process, which starts with `arguments` if it does not run.
+    """Give `order` to the daemon; start it with `arguments` if it is not running.
 
-    Return False if it ended a recording and nothing was heard. Raises VoxtuiError.
+    Returns False if the order ended a recording without speech. Raises VoxtuiError.
     """
     if order != "stop":  # the words of a recording that is on must not be lost
         check(config, options)
@@ -60,7 +60,7 @@ def run_order(
 
 
 def check(config: Config, options: DictateOptions) -> None:
-    """Raise VoxtuiError if the words could not be recognised or delivered: before one speaks."""
+    """Raise VoxtuiError, before the user speaks, if words could not be recognised or delivered."""
     wiring.check_recogniser(config)
     if config.dictate.replacements:
         output.replace_words("", config.dictate.replacements)
@@ -123,7 +123,7 @@ def finish(dictated: Dictated, config: Config, options: DictateOptions) -> bool:
 
 
 class CaptionLine:
-    """A DictationView on one line of stderr. It shows `prompt` once the microphone delivers."""
+    """A DictationView on one line of stderr, which shows `prompt` once the microphone delivers."""
 
     def __init__(self, prompt: str, quiet: bool) -> None:
         self._prompt = prompt
@@ -142,7 +142,7 @@ class CaptionLine:
             click.echo(sentence, err=True)
 
     def show(self, text: str, end: bool = False) -> None:
-        """Show as much of the beginning of `text` as fits, or of its end."""
+        """Show as much of the beginning of `text` as fits, or of its `end`."""
         if not self._shown:
             return
         from rich.cells import cell_len

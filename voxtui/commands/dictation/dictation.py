@@ -1,4 +1,4 @@
-"""Turn speech at a microphone into text, while it is spoken."""
+"""Turn the speech at a microphone into text while the user speaks."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from voxtui.settings.schema import VadConfig
 from voxtui.wiring import Recognise, SpeechToText
 
 LEAST_SECONDS = 12.0
-"""A pause ends a segment only after this, because words are recognised better in their sentence."""
+"""Minimum length of a segment that a pause ends, because context helps the recogniser."""
 
 PASS_SECONDS = 0.4
-"""New speech after which the segment in progress is recognised again for the caption."""
+"""Length of new speech after which the caption of the segment in progress is renewed."""
 
 NO_SPEECH_SECONDS = 15.0
 """Silence at the beginning that ends a dictation, unless `silence_s` is 0."""
@@ -32,27 +32,27 @@ POLL_SECONDS = 0.1
 """Interval at which `ended` is called while no frame arrives."""
 
 SOURCE_SECONDS = 0.5
-"""After the end, wait this long for the last frames."""
+"""Maximum wait for the last frames after the end."""
 
 SILENT_SECONDS = 15.0
-"""Time without any sample that ends a dictation. Meanwhile the microphone is opened again."""
+"""Time without any sample that ends a dictation. Until then the microphone is reopened."""
 
 Ended = Callable[[], float | None]
-"""Returns the time at which the user ended the dictation (monotonic seconds); None: not yet."""
+"""Returns the monotonic time at which the user ended the dictation, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dictated:
     text: str
     problem: str
-    """a sentence about the microphone or about speech that was left out; may be empty"""
+    """a sentence about the microphone or about omitted speech; may be empty"""
 
 
 class DictationView(Protocol):
-    """What the user sees and hears of a dictation."""
+    """The display and sounds of a dictation."""
 
     def listening(self) -> None:
-        """Show that the microphone delivers: speech is recorded from now on. Any thread."""
+        """Show that the microphone delivers, so that speech is recorded from now on. Any thread."""
         ...
 
     def caption(self, text: str) -> None:
@@ -65,14 +65,14 @@ class DictationView(Protocol):
 @dataclass(frozen=True, slots=True)
 class Loss:
     opening: object
-    """see `SoundDevices.is_in_use`"""
+    """the identity of the lost opening, see `SoundDevices.is_in_use`"""
     message: str
 
 
 class Dictation:
     """Listens to a microphone until the user ends it, and recognises the words meanwhile.
 
-    `silence_s`: the silence after speech that ends it, too; 0: none does. Used by one thread.
+    It also ends after `silence_s` of silence after speech, unless that is 0. Used by one thread.
     """
 
     def __init__(self, devices: Devices, silence_s: float, view: DictationView) -> None:
@@ -81,18 +81,19 @@ class Dictation:
         self._view = view
         self._arrived: SimpleQueue[Frame | Loss] = SimpleQueue()
         self._listening = False
-        """the microphone has delivered a frame since it was opened last"""
+        """whether the microphone has delivered a frame since it was last opened"""
         self._last_at = 0.0
-        """capture time of the last frame that was taken; 0: there was none"""
+        """the capture time of the last frame, or 0 before the first one"""
         self._texts: list[str] = []
-        """words of the segments that are over"""
+        """the words of finished segments"""
         self._partial: tuple[Utterance, str | None] | None = None
-        """the segment in progress as it was recognised last, and its words; see `_words`"""
+        """the segment in progress at its last recognition, and its words as `_words` returns them
+        """
         self._problem = ""
-        """a sentence about the microphone, or about the last segment that was left out"""
+        """a sentence about the microphone, or about the last omitted segment"""
         self._pass_s = 0.0
         self._quiet_s = 0.0
-        """silence since the beginning, or since the last speech"""
+        """the seconds of silence since the beginning or the last speech"""
         self._heard = False
         self._peak = 0.0
 
@@ -225,7 +226,7 @@ class Dictation:
 
 
 def _words(utterance: Utterance, recognise: Recognise) -> str | None:
-    """Return the words of `utterance`; None if the recogniser does not know their language."""
+    """Return the words of `utterance`, or None if they are in another language."""
     try:
         return recognise(utterance.samples)
     except ForeignSpeech:

@@ -1,8 +1,8 @@
-"""A process that keeps the recogniser loaded, for `voxtui dictate --start` and `voxtui mcp`.
+"""A daemon that keeps the recogniser loaded, for `voxtui dictate --start` and `voxtui mcp`.
 
-The process listens on a socket in a folder that only its user may enter. It records while it is
-told to, and returns the words to the process that ends it, which delivers them. So the text goes
-where the key was pressed. For `voxtui mcp` it records one utterance, while that connection is open.
+It listens on a socket in a folder that only its user may enter. It records between two orders, and
+returns the words to the process that sent the second one, which delivers them. So the text goes
+where the key was pressed. For `voxtui mcp` it records one utterance while that connection is open.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ AnyOrder: TypeAlias = Literal["start", "stop", "toggle", "listen"]
 State: TypeAlias = Literal["listening", "idle", "heard", "stale"]
 
 IDLE_SECONDS = 600.0
-"""The process ends after this time without an order, and frees the memory of the recogniser."""
+"""Time without an order after which the daemon ends and frees the recogniser's memory."""
 
 FORGOTTEN_SECONDS = 60.0
-"""Silence after which the microphone closes. The words wait for `--stop`."""
+"""Silence after which the microphone is closed. The words then wait for `--stop`."""
 
 START_SECONDS = 20.0
-"""Timeout for the start of the process."""
+"""Timeout for the start of the daemon."""
 
 ANSWER_SECONDS = 120.0
-"""Timeout of an answer: the last words are recognised, and a remote brain may be slow."""
+"""Timeout of an answer, which includes recognition, perhaps by a slow remote brain."""
 
 MESSAGE_SECONDS = 1.0
 
 RETRY_SECONDS = 0.05
 
 POLL_SECONDS = 0.1
-"""Interval at which a client that waits for words looks whether it was cancelled."""
+"""Interval at which a client that waits for words checks for a cancel."""
 
 LARGEST_MESSAGE = 1 << 20
 
@@ -60,14 +60,14 @@ LARGEST_MESSAGE = 1 << 20
 class Message(msgspec.Struct):
     order: AnyOrder
     settings: str
-    """`fingerprint` of the settings"""
+    """the `fingerprint` of the client's settings"""
     seconds: float = 0.0
-    """the longest recording of `listen`"""
+    """the maximum seconds of a recording by `listen`"""
 
 
 class OrderResult(msgspec.Struct):
     state: State
-    """after the order; `stale`: the process has other settings, and ends"""
+    """the state after the order; a `stale` daemon has other settings, and ends"""
     text: str = ""
     problem: str = ""
     error: str = ""
@@ -78,7 +78,7 @@ DICTATING = OrderResult("idle", error="The microphone is dictating: `voxtui dict
 
 
 def fingerprint(config: Config) -> str:
-    """Return a value that is the same for the same settings of a recording."""
+    """Return a value that is equal for equal settings of a recording."""
     dictate = DictateConfig(sound=config.dictate.sound)
     recording = msgspec.structs.replace(config, dictate=dictate)
     return hashlib.sha256(repr(recording).encode()).hexdigest()
@@ -93,9 +93,9 @@ def resident_command(arguments: Sequence[str]) -> list[str]:
 
 
 def give_order(order: Order, config: Config, command: Sequence[str]) -> tuple[State, Dictated]:
-    """Give `order` to the resident process. If none runs, start one with `command`.
+    """Give `order` to the daemon. If none is running, start one with `command`.
 
-    Return its new state and, after `heard`, the words. Raises VoxtuiError.
+    Returns its new state and, after `heard`, the words. Raises VoxtuiError.
     """
     message = Message(order, fingerprint(config))
     with _connected(message, command, starts=order != "stop") as (_, answer):
@@ -103,7 +103,7 @@ def give_order(order: Order, config: Config, command: Sequence[str]) -> tuple[St
 
 
 class Listening:
-    """One utterance that the resident process records. The microphone is open."""
+    """One utterance that the daemon records. The microphone is open."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -123,9 +123,9 @@ class Listening:
 
 @contextmanager
 def listening(config: Config, seconds: float, command: Sequence[str]) -> Generator[Listening]:
-    """Open the microphone of the resident process for one utterance of up to `seconds`.
+    """Open the daemon's microphone for one utterance of up to `seconds`.
 
-    The end of the block closes it. Raises VoxtuiError.
+    Leaving the context closes it. Raises VoxtuiError.
     """
     message = Message("listen", fingerprint(config), seconds)
     with _connected(message, command, starts=True) as (connection, _):
@@ -136,7 +136,7 @@ def listening(config: Config, seconds: float, command: Sequence[str]) -> Generat
 def _connected(
     message: Message, command: Sequence[str], starts: bool
 ) -> Generator[tuple[socket.socket, OrderResult]]:
-    """Yield the connection and the answer to `message`. `starts`: start `command` if none runs."""
+    """Yield the connection and the answer to `message`; if `starts`, start `command` if needed."""
     path = runtime_folder() / "dictate.sock"
     started: subprocess.Popen[bytes] | None = None
     deadline = time.monotonic() + START_SECONDS
@@ -166,7 +166,7 @@ def _connected(
 
 
 def _ask(connection: socket.socket, path: Path, message: Message) -> OrderResult | None:
-    """Return the answer of the process at `path`, or None if none runs there."""
+    """Return the answer of the daemon at `path`, or None if none is running there."""
     connection.settimeout(ANSWER_SECONDS)
     try:
         connection.connect(str(path))
@@ -179,7 +179,7 @@ def _ask(connection: socket.socket, path: Path, message: Message) -> OrderResult
 
 
 def _read(connection: socket.socket) -> OrderResult | None:
-    """Return the next answer; None at the end. Each is read alone, so nothing is buffered."""
+    """Return the next answer, or None at the end. Buffers nothing beyond it."""
     line = bytearray()
     while not line.endswith(b"\n"):
         piece = connection.recv(1)
@@ -193,7 +193,7 @@ def _read(connection: socket.socket) -> OrderResult | None:
 
 
 def serve(config: Config) -> None:
-    """Obey orders until none came for IDLE_SECONDS. Return at once if another process does."""
+    """Obey orders until none came for IDLE_SECONDS. Return at once if another daemon is running."""
     # Imported here, because the process that gives an order needs no lock.
     from filelock import FileLock, Timeout
 
@@ -217,9 +217,9 @@ def serve(config: Config) -> None:
 class _Listener:
     connection: socket.socket
     deadline: float
-    """monotonic seconds"""
+    """the monotonic seconds at which the recording ends"""
     over: bool = False
-    """written by the recording's thread: it does nothing more but answer"""
+    """whether the recording's thread has answered or is about to; written by that thread"""
 
     def ended_at(self) -> float | None:
         # The client sends nothing more, so there is something to read once it has disconnected.
@@ -229,7 +229,7 @@ class _Listener:
 
 
 class DictationDaemon:
-    """Records on a thread while it is told to. Everything else happens on one other thread."""
+    """Records on one thread when ordered to. Everything else happens on another thread."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -238,7 +238,7 @@ class DictationDaemon:
         self._to_text: wiring.SpeechToText | None = None
         self._recording: threading.Thread | None = None
         self._listener: _Listener | None = None
-        """the client of the recording in progress, if only that client may end it"""
+        """the client of the recording in progress, if only this client may end it"""
         self._ended_at: float | None = None
         self._dictated = Dictated("", "")
         self._error = ""
@@ -298,7 +298,7 @@ class DictationDaemon:
             connection.close()
 
     def _start(self, listener: _Listener | None = None) -> OrderResult:
-        """Begin a recording. It is announced once the microphone delivers, as one may speak then.
+        """Begin a recording. It is announced once the microphone delivers and the user may speak.
 
         Without a `listener`, wait for that.
         """
@@ -361,7 +361,7 @@ class DictationDaemon:
             listener.connection.close()
 
     def _own(self) -> wiring.SpeechToText:
-        """Return the recogniser of this process, which the first call loads. Raises ModelError."""
+        """Return the daemon's own recogniser, which the first call loads. Raises ModelError."""
         if self._to_text is None:
             loading = wiring.recogniser(self._config, lambda sentence: None, careful=True)
             self._to_text = self._loaded.enter_context(loading)
@@ -369,12 +369,12 @@ class DictationDaemon:
 
 
 class Began:
-    """A DictationView without a screen: it tells when a dictation begins, or cannot."""
+    """A DictationView without a screen, which reports that a dictation began or failed."""
 
     def __init__(self, listener: _Listener | None) -> None:
         self.listener = listener
         self.event = threading.Event()
-        """Set when the microphone delivers, or the dictation is over."""
+        """the event that is set when the microphone delivers, or the dictation is over"""
         self.delivers = False
 
     def listening(self) -> None:
@@ -391,7 +391,7 @@ class Began:
 
 
 def play_cue(config: Config) -> None:
-    """Play the two notes that say that one may speak, where no terminal does. Blocks for 0.5 s."""
+    """Play the two notes after which the user may speak. Blocks for 0.5 s."""
     from voxtui.audio.chime import cue
 
     speaker = wiring.build_speaker(config.audio.output)

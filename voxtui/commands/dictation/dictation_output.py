@@ -31,7 +31,7 @@ PROGRAM_SECONDS = 10
 HOOK_SECONDS = 60
 
 DISPLAY_SECONDS = 1.0
-"""Timeout of a display that is asked whether it is there."""
+"""Timeout of the connection to a display."""
 
 BUFFER = "voxtui"
 """The name of the tmux buffer, which is deleted after the paste."""
@@ -40,7 +40,7 @@ BUFFER = "voxtui"
 def replace_words(text: str, file: str) -> str:
     """Replace the words and phrases of `file`: TOML, `"as heard" = "as written"`.
 
-    Upper and lower case are the same; a replacement is not replaced again. Raises ConfigError.
+    Ignores upper and lower case. A replacement is not replaced again. Raises ConfigError.
     """
     path = user_path(file)
     try:
@@ -66,7 +66,7 @@ def replace_words(text: str, file: str) -> str:
 
 
 def check_hook(command: str) -> None:
-    """Raise InputError if `command` is no program that can be started."""
+    """Raise InputError if `command` cannot be started."""
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -96,7 +96,7 @@ def run_hook(text: str, command: str) -> str:
 
 
 def check_target(target: Target, pane: str | None) -> None:
-    """Raise InputError if `deliver` could not deliver to `target`. Delivers nothing."""
+    """Raise InputError if `deliver` cannot deliver to `target`. Delivers nothing."""
     match target:
         case "stdout":
             _check_reader()
@@ -110,7 +110,7 @@ def check_target(target: Target, pane: str | None) -> None:
 
 
 def deliver(text: str, target: Target, pane: str | None) -> None:
-    """Print `text`, or hand it to the clipboard, a tmux pane or the window. Raises InputError."""
+    """Print `text`, or pass it to the clipboard, a tmux pane or the window. Raises InputError."""
     match target:
         case "stdout":
             click.echo(text)
@@ -123,7 +123,7 @@ def deliver(text: str, target: Target, pane: str | None) -> None:
 
 
 def _check_reader() -> None:
-    """Raise InputError if stdout is a pipe that nobody reads."""
+    """Raise InputError if stdout is a pipe without a reader."""
     poll = select.poll()
     poll.register(1, 0)
     if any(event & select.POLLERR for _, event in poll.poll(0)):
@@ -141,7 +141,7 @@ def _copy(text: str) -> None:
 
 
 def _clipboard_program() -> list[str] | None:
-    """Return the command that takes the text of the clipboard; None: the terminal does."""
+    """Return the command that sets the clipboard, or None if the terminal does."""
     x11, wayland = x11_answers(), wayland_answers()
     for usable, *command in (
         (wayland, "wl-copy"),
@@ -166,7 +166,7 @@ def _open_terminal() -> FileIO:
 
 
 def x11_answers() -> bool:
-    """Return whether the X server of DISPLAY takes connections: a variable may be stale."""
+    """Return True if the X server of DISPLAY accepts connections: the variable may be stale."""
     display = os.environ.get("DISPLAY", "")
     host, _, number = display.rpartition(":")
     number = number.partition(".")[0]
@@ -214,10 +214,10 @@ def _paste_in_tmux(text: str, pane: str | None) -> None:
 
 
 def _type(text: str) -> None:
-    """Type `text` into the focused window; an empty one shows that it is possible.
+    """Type `text` into the focused window; an empty one tests whether that is possible.
 
-    On Wayland xdotool would report success and type nothing. ydotool sends the places of keys on
-    a US keyboard, so it is the last choice and takes ASCII only.
+    On Wayland xdotool would report success and type nothing. ydotool sends the key positions of a
+    US keyboard, so it is the last choice and types ASCII only.
     """
     wayland = "WAYLAND_DISPLAY" in os.environ
     for usable, *command in (
@@ -236,10 +236,10 @@ def _type(text: str) -> None:
 
 
 def _hand_over(text: str, command: Sequence[str], stays: bool = False) -> str:
-    """Give `text` to the stdin of `command`, and return its output. Raises InputError.
+    """Pass `text` to the stdin of `command`, and return its output. Raises InputError.
 
-    `stays`: it serves the clipboard in the background from now on. It must inherit no pipe, because
-    the reader of that pipe would wait for its end.
+    If it `stays`, it serves the clipboard in the background. It then inherits no pipe, because the
+    reader of that pipe would wait for its end.
     """
     name = " ".join(command[:2]) if command[0] == "tmux" else command[0]
     try:

@@ -1,7 +1,7 @@
 """The recogniser of a running window, lent to `voxtui mcp`: one in memory instead of two.
 
-The window answers on a socket in a folder that only its user may enter. A request is a line, and
-the samples behind it; the answer is a line.
+The window answers on a socket in a folder that only its user may enter. A request is a line
+followed by samples; the answer is a line.
 """
 
 from __future__ import annotations
@@ -35,25 +35,26 @@ LONGEST_LINE = 1 << 16
 MOST_SAMPLES = 16_000 * 120
 
 REQUEST_SECONDS = 5.0
-"""Longest wait of the window for the rest of a request."""
+"""Maximum wait of the window for the rest of a request."""
 
 ANSWER_SECONDS = 30.0
 
 BROKEN = (OSError, msgspec.MsgspecError)
-"""Errors of a connection whose other end has closed or sends nonsense."""
+"""Errors of a connection whose other end has closed or sends invalid data."""
 
 
 class Request(msgspec.Struct):
     settings: str
-    """`settings_of` the configuration"""
+    """`settings_of` the client's configuration"""
     samples: Annotated[int, msgspec.Meta(ge=0, le=MOST_SAMPLES)]
-    """count of float32 values that follow, 16 kHz; none: only whether it would be answered"""
+    """the number of float32 samples that follow, at 16 kHz; 0 only asks whether requests are served
+    """
 
 
 class Answer(msgspec.Struct):
     text: str = ""
     is_lent: bool = True
-    """False: the window has other settings, or a brain that cannot do this beside a turn"""
+    """whether the window serves these settings, with a brain that can do so beside a turn"""
 
 
 def runtime_folder() -> Path:
@@ -79,7 +80,7 @@ def settings_of(config: Config) -> str:
 
 @contextmanager
 def lent(brain: Callable[[], Brain], settings: Callable[[], str]) -> Generator[None]:
-    """Answer requests on a thread, until the block ends. Do nothing if another window does.
+    """Answer requests on a thread inside the context. Does nothing if another window does.
 
     `brain` may raise ModelError while none is loaded.
     """
@@ -137,9 +138,9 @@ def _answer(request: Request, data: bytes, brain: Callable[[], Brain], settings:
 
 
 def borrowed(config: Config, own: Callable[[], Recognise]) -> Recognise | None:
-    """Return the recogniser of a running window; None if none with these settings lends one.
+    """Return the recogniser of a running window, or None if none has these settings.
 
-    `own` loads another, for when the window is closed meanwhile.
+    `own` loads another one, in case the window is closed meanwhile.
     """
     try:
         path = runtime_folder() / SOCKET

@@ -1,4 +1,4 @@
-"""Turn text and the output of programs into passages that a voice can read."""
+"""Turn text and programs' output into passages that a voice can read."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from voxtui.errors import strip_control_characters
 
 LONGEST_LINE = 4096
-"""Characters of a line. A longer line is read in parts."""
+"""Maximum characters of a line. A longer line is read in parts."""
 
 WRAPPED = 40
-"""Characters of the shortest line that may go on in the next one. A shorter one ends by itself."""
+"""Minimum characters of a line that may continue in the next one."""
 
 HYPHEN = "\u2010"
-"""Man writes it where it divides a word. Other hyphens belong to the word."""
+"""The hyphen that man prints where it divides a word. Other hyphens belong to the word."""
 
 _FORMATTING = re.compile(
     r"[^\n]\x08"  # overstrike: man writes bold and underlined letters so
@@ -36,14 +36,14 @@ _DASHES = {"-": "dash ", "--": "dash dash "}
 
 
 def passages(pieces: Iterable[str], unwrap: bool = True) -> Iterator[str]:
-    """Yield the text of `pieces` without formatting. Joined, each of its lines is a passage.
+    """Yield the text of `pieces` without formatting. Each line of the result is a passage.
 
-    `unwrap`: a line that breaks off goes on in the next one, if that is indented alike. A line is
-    yielded as soon as it is complete, the joint to the next one later. The work is proportional to
-    the text, and at most one line is kept.
+    With `unwrap`, a line that breaks off continues in the next one of equal indentation. A line is
+    yielded as soon as it is complete, and the joint to the next one later. The work is proportional
+    to the text, and at most one line is held in memory.
     """
     indent: int | None = None
-    """the indent of the passage that may go on"""
+    """the indentation of a passage that may continue"""
     joint = ""
     for line in _lines(pieces):
         text = line.strip()
@@ -69,7 +69,7 @@ def passages(pieces: Iterable[str], unwrap: bool = True) -> Iterator[str]:
 
 
 def readable(line: str) -> str:
-    """Return `line` with signs as words; empty if nothing in it can be spoken."""
+    """Return `line` with signs as words; empty if it has nothing to speak."""
     if _FENCE.match(line):
         return ""
     line = _COLUMN.sub(", ", _RULER.sub(" ", line))

@@ -36,10 +36,10 @@ from voxtui.voices.kokoro import check_installed
 from voxtui.wiring import build_microphone, check_voice
 
 MEMORY_GB = 3.0
-"""Memory of the embedded brain with its default model, and of the rest of voxtui."""
+"""Memory that the embedded brain with its default model and the rest of voxtui need."""
 
 DISK_GB = 1.3
-"""The size of the default chat model, with the part that is being fetched."""
+"""Disk space for the default chat model and the part that is being fetched."""
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
@@ -51,7 +51,7 @@ Verdict = Literal["ok", "missing", "note"]
 @dataclass(frozen=True, slots=True)
 class Finding:
     verdict: Verdict
-    """`missing`: no conversation without it; `note`: a conversation with less"""
+    """`missing` prevents a conversation; a `note` limits it"""
     what: str
     fix: str = ""
 
@@ -105,10 +105,10 @@ def _prefers_voxtral(config: Config) -> bool:
 
 
 def _remote(config: Config) -> Iterator[Finding]:
-    """Check the server, if one is to answer: its address, the key, the model.
+    """Check the configured server: its address, the key, the model.
 
-    A server that transcribes gets a second of silence, because many of them do not list their
-    models and answer at any address.
+    A transcription server gets a second of silence, because many do not list their models and
+    answer at any address.
     """
     if config.brain.name != "remote":
         return
@@ -267,8 +267,8 @@ def _memory_amounts() -> Iterator[tuple[str, float]]:
 def control_group_limit(groups: Path, mount: Path) -> int | None:
     """Return the bytes that Linux's control groups (version 2) allow this process, or None.
 
-    The limits of its group and of all groups around it count. In a container the mount may begin
-    below the path that `groups` names, so every parent of it is tried.
+    The limits of its group and of all parent groups count. In a container the mount may begin below
+    the path in `groups`, so every parent of it is tried.
     """
     try:
         lines = groups.read_text().splitlines()
@@ -303,7 +303,7 @@ def _sound(audio: AudioConfig, found: Probe) -> Iterator[Finding]:
 
 
 def microphone_problem(name: str) -> str | None:
-    """Listen for a moment. Return why speech cannot be heard; None if it can."""
+    """Listen for a moment. Return why speech cannot be heard, or None if it can."""
     with native_stderr_in(native_log()):
         microphone = build_microphone(name)
         peak, lost = hear(microphone)

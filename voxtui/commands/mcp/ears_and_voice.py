@@ -1,7 +1,7 @@
-"""What `voxtui mcp` does with the microphone and the speaker.
+"""Speak and listen for `voxtui mcp`.
 
-The voice is in this process, because it is small. The microphone is in the process of `voxtui
-dictate --start`, so that any number of assistants share one; so is the recogniser, unless a window
+The voice is in this process, because it is small. The microphone is in the daemon of `voxtui
+dictate --start`, so that all assistants share one. The recogniser is there, too, unless a window
 lends its own.
 """
 
@@ -23,13 +23,13 @@ from voxtui.settings.schema import Config
 from voxtui.wiring import build_speaker
 
 LONGEST_SECONDS = 60
-"""The microphone closes after this time, whatever a program asks for."""
+"""Maximum time for which the microphone is open, whatever a program requests."""
 
 ANSWER_SECONDS = 30.0
-"""The longest answer to `converse`."""
+"""Maximum length of an answer to `converse`."""
 
 TURN_SECONDS = 0.1
-"""Interval at which a call that waits for another one looks whether it was cancelled."""
+"""Interval at which a call that waits for another one checks for a cancel."""
 
 
 class EarsAndVoice:

@@ -1,4 +1,4 @@
-"""`voxtui mcp`: ears and a voice for a coding assistant, by the Model Context Protocol on stdio."""
+"""`voxtui mcp`: hearing and speech for a coding assistant, by the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from voxtui.terminal.native_stderr import native_log, native_stderr_in
 
 
 def run(config: Config, resident: Sequence[str]) -> None:
-    """Serve until stdin ends. `resident`: the command of the recogniser. Raises InputError."""
+    """Serve until stdin ends. `resident` is the command of the daemon. Raises InputError."""
     if find_spec("mcp") is None:
         raise InputError("voxtui mcp needs mcp, which is not installed.", how_to_install("mcp"))
     if sys.stdin.isatty():

@@ -22,7 +22,7 @@ INSTRUCTIONS = (
 
 
 async def in_thread(call: Callable[[StopFlag], str]) -> CallToolResult:
-    """Run `call` on a thread. Its argument is set once the client has cancelled."""
+    """Run `call` on a thread. Its argument is set if the client cancels."""
     cancelled = threading.Event()
     try:
         text, failed = await asyncio.to_thread(call, cancelled), False

@@ -34,19 +34,20 @@ class Models:
     detector: SpeechDetector
     brain: Brain | Fallbacks[Brain]
     voice: Voice | Fallbacks[Voice] | None = None
-    """None: no sound."""
+    """the voice, or its fallbacks; None for text answers only"""
     overhearing: SpeechDetector | None = None
-    """The detector of speech over an answer, which runs on the microphone's thread: with
-    headphones, or in frames without an echo."""
+    """the detector of speech over an answer, which runs on the microphone's thread: with
+    headphones, or in frames without an echo"""
     owned: bool = True
-    """False: several engines of one process use them one after the other, warm."""
+    """whether the engine loads and closes the models; engines of a server share warm models, and do
+    neither"""
 
 
 class Components:
     """The brain, the voice and the devices in use.
 
-    Only the engine's thread loads, replaces and closes them. A brain and a voice that are not
-    `owned` are warm, and stay so for the next engine.
+    Only the engine's thread loads, replaces and closes them. It leaves a brain and a voice that are
+    not `owned` warm for the next engine.
     """
 
     def __init__(
@@ -60,9 +61,9 @@ class Components:
         self._owned = models.owned
         self._config = config
         self.closing = False
-        """the program ends, so the loading stops; any thread may set it"""
+        """whether the program is closing, so that loading stops; any thread may set it"""
         self.muted = False
-        """no answer is spoken; any thread may set it"""
+        """whether answers are not spoken; any thread may set it"""
         self.voice: VoiceWorker | None = None
         self._brain: Brain | None = None
         self._brains = fallbacks_of(models.brain)
@@ -81,7 +82,7 @@ class Components:
 
     @property
     def sends_to(self) -> str:
-        """The servers that get the user's words; empty: none does."""
+        """The hosts that receive the user's words; empty if the words stay here."""
         return self._brain.sends_to if self._brain else ""
 
     @property
@@ -89,7 +90,7 @@ class Components:
         return len(self._brains.makers) > 1
 
     def load(self, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
-        """Load the voice and the brain, if missing, for answers in `options`. Raises ModelError."""
+        """Load the brain and the voice if they are missing, for `options`. Raises ModelError."""
         if self._voices is not None and self.voice is None:
             self.voice = self._load_voice(self._voices, self.config)
         if self._brain is None:
@@ -113,10 +114,10 @@ class Components:
             self._emit(event)
 
     def replace(self, change: ReplaceComponents, stopped: StopFlag) -> Timestamps:
-        """Use the parts of `change`, once each of them is ready; close those they replace.
+        """Use the components of `change` once all of them are ready; close those that they replace.
 
-        Returns the marks of the tone that a new speaker plays until `stopped`. Raises VoxtuiError:
-        then the parts of `change` are closed, and those in use stay.
+        Returns the timestamps of the tone that a new speaker plays until `stopped` is set. On a
+        VoxtuiError it closes the components of `change` and keeps those in use.
         """
         timestamps, worker = Timestamps(), None
         voices = _voices(change)
@@ -144,7 +145,7 @@ class Components:
         return timestamps
 
     def adopt(self, change: ReplaceComponents) -> None:
-        """After a load that failed: close the parts that `change` replaces, and `load` it next."""
+        """After a failed load: close what `change` replaces, so that `load` loads the new ones."""
         self._config.current = change.config
         self.devices.use(change.microphone, change.speaker)
         if change.voice is not None:
@@ -156,7 +157,7 @@ class Components:
             self._config.loaded_brain = ""
 
     def replace_lost_brain(self, reason: ModelLost) -> None:
-        """Load the next brain in place of the lost one, which stays if none can be loaded."""
+        """Load the next brain in place of the lost one, which stays if no other can be loaded."""
         try:
             self._use_brain(Fallbacks(self._brains.makers[1:]))
         except ModelError as error:
@@ -165,7 +166,7 @@ class Components:
         self._emit(Notice(f"The {self.brain.name} brain answers from now on. {reason}"))
 
     def can_speak(self) -> bool:
-        """Return True if answers can be spoken now. Tries a missing speaker."""
+        """Return True if answers can be spoken now. Tries to open a missing speaker."""
         for event in self.devices.try_speaker():
             self._emit(event)
         if self.voice is None or self.devices.speaker is None or self.muted:
@@ -239,7 +240,7 @@ def _voices(change: ReplaceComponents) -> Fallbacks[Voice] | None:
 
 
 class Closing(Exception):
-    """Aborts the loading, because the program ends."""
+    """Raised by the progress callback to abort loading when the program ends."""
 
 
 def play_check_tone(speaker: Speaker, timestamps: Timestamps, stopped: StopFlag) -> None:

@@ -24,25 +24,26 @@ HURRY_SECONDS = 10.0
 """Time after a loss or a change of the sound system in which that interval is kept."""
 
 WAKE_SECONDS = 5.0
-"""A microphone that opened but delivers nothing yet is opened again after this time only, because
-it may need seconds to wake, and does so anew each time."""
+"""Interval between two attempts to open a microphone that opens but delivers nothing yet. It may
+need seconds to wake up, and each new opening starts that again."""
 
 LOOK_SHARE = 20
-"""Later an attempt is repeated after this many times its duration, because PortAudio may take long
-to start, and a person may have no microphone at all."""
+"""Minimum interval between later attempts, as a multiple of the time that one attempt takes.
+PortAudio may take long to start, and some machines have no microphone."""
 
 _STARTING = object()
-"""A sound server that starts offers its default first; one more look finds the chosen device."""
+"""Marks a sound server that is still starting. It offers its default device first, so one more look
+is needed to find the chosen device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Devices:
     microphone: Microphone | None = None
-    """None: clips and text only."""
+    """the microphone, or None for clips and text only"""
     speaker: Speaker | None = None
-    """None: no sound."""
+    """the speaker, or None for text answers only"""
     system: SoundSystem | None = None
-    """None: a lost device is not replaced."""
+    """the sound system that replaces lost devices, or None to replace none"""
 
 
 NO_DEVICES = Devices()
@@ -51,12 +52,12 @@ NO_DEVICES = Devices()
 class SoundDevices:
     """The microphone and the speaker in use; either may be missing (None).
 
-    `look` brings missing ones back. A device that opens may still deliver nothing (suspended), so
-    a microphone counts as back with its first frame.
+    `look` reopens missing devices. A device that opens may still deliver nothing (suspended), so a
+    microphone counts as back only after its first frame.
 
     Only the engine's thread opens, replaces and closes them; any thread may read `level`.
-    `on_frame(frame)` is called for every frame. `on_lost(opening, message)` is called once when
-    the microphone disappears; pass `opening` to `is_in_use`. Both are called on the microphone's
+    `on_frame(frame)` is called for every frame. `on_lost(opening, message)` is called once when the
+    microphone disappears; pass `opening` to `is_in_use`. Both are called on the microphone's
     thread.
     """
 
@@ -77,11 +78,11 @@ class SoundDevices:
         self._openings = WeakKeyDictionary[Microphone, object]()
         """the latest opening of each microphone"""
         self.is_unproven = False
-        """the microphone replaced a lost one, and has delivered no frame yet"""
+        """whether the microphone replaced a lost one and has delivered no frame yet"""
         self._candidate: Microphone | None = None
         """a microphone that opened after all were lost, and has delivered no frame yet"""
         self._candidate_at = 0.0
-        """monotonic seconds at which it was opened"""
+        """monotonic seconds at which the candidate was opened"""
         self._speaker_missing = False
         self._system_seen: object = None
         self._check_at = 0.0
@@ -92,28 +93,28 @@ class SoundDevices:
 
     @property
     def missing(self) -> bool:
-        """True while a microphone or a speaker that was asked for is not there."""
+        """True while a configured microphone or speaker is missing."""
         microphone_missing = self.microphone is None and self._chosen[0] is not None
         return self._system is not None and (microphone_missing or self._speaker_missing)
 
     @property
     def level(self) -> float:
-        """The microphone's peak, 0..1."""
+        """The microphone's peak, 0 to 1."""
         microphone = self.microphone
         return microphone.level if microphone else 0.0
 
     @property
     def watched(self) -> bool:
-        """True if `look` may find something. It must be called about once a second."""
+        """True if `look` may find devices. The engine then calls it about once a second."""
         return self._system is not None
 
     def attend(self, attended: bool) -> None:
-        """Have the microphone deliver frames; False: until it has proved to work. Any thread."""
+        """Have the microphone deliver frames, or stop it. An unproven one goes on. Any thread."""
         if self.microphone is not None:
             self.microphone.attend(attended or self.is_unproven)
 
     def delivered(self) -> list[Event]:
-        """Note that the microphone works. Returns the events of one that came back."""
+        """Note that the microphone delivers frames. Returns the events of one that came back."""
         self.is_unproven = False
         if self._candidate is None:
             return []
@@ -123,10 +124,10 @@ class SoundDevices:
         return [Notice(f"Listening to {self.microphone.name} again.", "information")]
 
     def look(self) -> list[Event]:
-        """Open what is missing, at most once in LOOK_SECONDS; return the events to report.
+        """Open missing devices, at most once in LOOK_SECONDS; return the events to report.
 
-        Not during a turn. PortAudio lists new devices only while no stream is open, so a stream
-        that works is closed only if the system tells that devices came or went.
+        Must not be called during a turn. PortAudio lists new devices only while no stream is open,
+        so a working stream is closed only if the system reports that devices came or went.
         """
         began = time.monotonic()
         if self._system is None or began < self._check_at:
@@ -179,7 +180,7 @@ class SoundDevices:
         self._candidate = None
 
     def open(self) -> list[Event]:
-        """Open both, also again after `close`, or the system's defaults. Returns the events."""
+        """Open both devices, or the system's defaults. Returns the events. May follow `close`."""
         self.microphone, self.speaker = self._chosen
         events: list[Event] = []
         if self.speaker is not None:
@@ -217,7 +218,7 @@ class SoundDevices:
         return self.microphone is not None and self._openings.get(self.microphone) is opening
 
     def use(self, microphone: Microphone | None, speaker: Speaker | None) -> None:
-        """Use these open devices and close those they replace; None: keep the present one."""
+        """Use these open devices and close those that they replace; None keeps the present one."""
         if microphone is not None:
             self._drop_candidate()
             _close(self.microphone)
@@ -253,7 +254,7 @@ class SoundDevices:
     ) -> list[Event]:
         """Use the first of each that can be opened, or the system's default. Returns the events.
 
-        Both are closed first, because PortAudio finds new devices only while no stream is open.
+        Closes both first, because PortAudio finds new devices only while no stream is open.
         """
         if self._system is None:
             return []

@@ -1,4 +1,4 @@
-"""Texts that the user attaches to talk about, such as a file or the output of a program."""
+"""Texts that the user attaches to the conversation, such as a file or a program's output."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from voxtui.dialogue.data import Token
 from voxtui.dialogue.protocols import PastTurn
 
 BYTES_PER_TOKEN = 4
-"""Bytes of a token of words. A digit, a sign and a line end are a token each."""
+"""Average bytes per token of words. Each digit, sign and line end is a token of its own."""
 
 READ = "I have read it. What would you like to know?"
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A text from elsewhere. It is never an instruction."""
+    """A text from elsewhere, which is data and never an instruction."""
 
     name: str
-    """the name that the user knows, such as `stdin` or a file"""
+    """the name that the user knows, such as `stdin` or a file's"""
     text: str
 
     def as_turn(self) -> PastTurn:
-        """Return it as a past turn, which says that it asks for nothing.
+        """Return the text as a past turn, which says that the text asks for nothing.
 
-        Its last line cannot be forged, because it holds 64 bits that depend on the text.
+        A line with 64 bits of its hash ends the text, so the text cannot fake its own end.
         """
         end = f"(end of text {hashlib.sha256(self.text.encode()).hexdigest()[:16]})"
         marked = (
@@ -37,7 +37,7 @@ class Attachment:
 
 
 def estimated_tokens(text: str) -> int:
-    """Return about how many tokens `text` has, rather too many than too few."""
+    """Estimate the number of tokens of `text`, rather too high than too low."""
     single = sum(1 for c in text if not (c.isalpha() or c == " "))
     return single - (single - len(text.encode())) // BYTES_PER_TOKEN  # rounded up
 
@@ -47,7 +47,7 @@ def attached_tokens(past: Iterable[PastTurn]) -> int:
 
 
 def fit(attachment: Attachment, most_tokens: int) -> tuple[Attachment | None, str]:
-    """Return what fits of a text, in whole lines where possible, and a sentence that says it."""
+    """Return the part of a text that fits, in whole lines if possible, and a sentence about it."""
     text = _beginning(attachment.text, most_tokens)
     if not text:
         left = f"{max(0, most_tokens):,} tokens (input.max_tokens)"

@@ -10,22 +10,25 @@ from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import PastTurn
 
 ROOM = 0.75
-"""Share of the most tokens that is kept when old turns are dropped. Several are dropped at once, so
-that most turns drop none."""
+"""Share of the maximum tokens that remains when old turns are dropped. Several are dropped at once,
+so most turns drop none."""
 
 DELAY = 1.1
-"""Factor by which an answer of a rule may exceed the most tokens. The brain has to read that
-answer; after a cut it would have to read more in the same pause."""
+"""Factor by which the history may exceed the maximum after an answer of a rule. The brain has to
+read that answer in the pause; after a cut it would have to read the history again as well."""
 
 
 class History:
-    """The past turns, as the brain in force allows. Beyond `history.turns`, audio becomes text."""
+    """The past turns, within the limits of the brain in use.
+
+    Turns older than the newest `history.turns` hold text instead of audio.
+    """
 
     def __init__(self, config: LiveConfig) -> None:
         self._config = config
         self.past: tuple[PastTurn, ...] = ()
         self.dropped: tuple[PastTurn, ...] = ()
-        """the user's part of the older turns, which no brain gets any more"""
+        """the user's part of dropped turns, which only skills still read"""
         self._forgotten = self.past, self.dropped
 
     @property
@@ -39,9 +42,9 @@ class History:
         return last if last is not None and not last.reply and not last.attached else None
 
     def add(self, turn: PastTurn, heard: str, by_rule: bool = False) -> None:
-        """Add `turn` with the tokens of its reply that were `heard`; nothing if none was heard.
+        """Add `turn` with the `heard` part of its reply, unless nothing was heard.
 
-        The reply is not the brain's own if `by_rule`.
+        `by_rule`: the reply is not the brain's own, so the history may be longer (DELAY).
         """
         tokens = _tokens_within(turn.reply, len(heard))
         if any(token.text for token in tokens):
@@ -49,7 +52,7 @@ class History:
             self._set((*self.past, added), DELAY if by_rule else 1.0)
 
     def insert(self, turn: PastTurn, after: int | None = None, first: bool = False) -> None:
-        """Put in a turn that may have no reply: after turn `after`, else at the end or `first`."""
+        """Insert a turn, perhaps without a reply: behind turn `after`, at the end or `first`."""
         places = [i for i, other in enumerate(self.past, 1) if other.number == after]
         place = 0 if first else places[-1] if places else len(self.past)
         self._set((*self.past[:place], turn, *self.past[place:]))
@@ -59,7 +62,7 @@ class History:
             self.past = (*self.past[:-1], replace(last, calls=(*last.calls, finished)))
 
     def cut(self, turn: int, heard: str | None) -> None:
-        """Reduce the reply of a turn to what was `heard`; None: remove it."""
+        """Reduce the reply of a turn to what was `heard`; None removes it."""
         if (place := self._place(turn, user=False)) is not None:
             past = self.past[place]
             self._put(place, replace(past, reply=_tokens_within(past.reply, len(heard or ""))))
@@ -74,7 +77,7 @@ class History:
             self._put(place, spoken if self._config.current.history.turns else _as_text(spoken))
 
     def attach(self, turn: PastTurn) -> None:
-        """Add an attached text, which is not dropped however long the conversation becomes."""
+        """Add an attached text. It is never dropped, however long the conversation becomes."""
         self.past = (*self.past, turn)
 
     def forget(self) -> None:
@@ -91,7 +94,7 @@ class History:
             self.past, self.dropped = self._forgotten
 
     def _set(self, past: tuple[PastTurn, ...], delay: float = 1.0) -> None:
-        """Keep as much of `past` as the configuration allows, or `delay` times as much."""
+        """Store as much of `past` as the configuration allows, times `delay`."""
         spoken = [turn for turn in past if _has_input(turn)]
         older = spoken[: max(0, len(spoken) - self._config.current.history.turns)]
         turns = [_as_text(turn) if turn in older else turn for turn in past]
@@ -127,9 +130,9 @@ def _has_input(turn: PastTurn) -> bool:
 def _divided(
     turns: list[PastTurn], most_tokens: int, delay: float
 ) -> tuple[list[PastTurn], list[PastTurn]]:
-    """Return the turns that stay, and the oldest ones beyond `delay` times the most tokens.
+    """Return the turns that stay, and the oldest ones beyond `delay` times the maximum tokens.
 
-    Attached texts always stay, and so does the newest turn if it fits alone.
+    Attached texts always stay; the newest turn stays if it fits alone.
     """
     size = sum(_size(turn) for turn in turns if not turn.attached)
     if size <= most_tokens * delay:
@@ -160,5 +163,5 @@ def _as_text(turn: PastTurn) -> PastTurn:
 
 
 def _size(turn: PastTurn) -> int:
-    """Count tokens: exactly in the reply, 3 bytes each in words, 2 in the time, which is digits."""
+    """Count tokens: exactly in the reply; 3 bytes each in words, 2 in the line with the time."""
     return len(turn.reply) + len(turn.user_text.encode()) // 3 + len(turn.clock) // 2 + 8

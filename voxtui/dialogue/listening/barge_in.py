@@ -1,5 +1,3 @@
-"""Detect a barge-in by voice."""
-
 from __future__ import annotations
 
 from voxtui.dialogue.data import FRAME_SECONDS, Frame
@@ -11,16 +9,16 @@ from voxtui.dialogue.protocols import SpeechDetector
 class VoiceBargeIn:
     """Detects `vad.interrupt_ms` of speech over our own answer. Not thread-safe.
 
-    Each frame counts by its probability, so two frames of clear speech interrupt, or three or four
-    of doubtful speech. Faint frames count as silence, because the detector finds speech in what is
-    left of an echo.
+    Each frame counts by its probability, so two frames of clear speech interrupt, or three to four
+    of doubtful speech. Faint frames count as silence, because the detector finds speech in the
+    remains of an echo.
     """
 
     def __init__(self, detector: SpeechDetector, config: LiveConfig) -> None:
         self._detector = detector
         self._config = config
         self._spoken_s = 0.0
-        """seconds of speech up to the latest frame, by probability"""
+        """seconds of speech up to the latest frame, weighted by probability"""
         self._turn: int | None = None
 
     def interrupts(self, frame: Frame, turn: int) -> bool:

@@ -10,18 +10,18 @@ HYSTERESIS = 0.15
 """Speech continues until the probability is this far below the threshold (Silero's own rule)."""
 
 QUIET_FRAMES = 2
-"""The utterance is over when so many frames (64 ms) in a row hold no speech."""
+"""Frames in a row (64 ms) without speech after which the utterance is over."""
 
 TAIL_SECONDS = 0.2
 """Maximum recording time after the release while speech continues."""
 
 
 def end_after_release(recording: Recording, released_at: float) -> int | None:
-    """Count the frames of the utterance; None while more may follow.
+    """Return the number of frames of the utterance, or None while more may follow.
 
     It ends at the capture time of the release (monotonic seconds). While the last 64 ms held
-    speech, recording continues for at most 200 ms. Frames behind the end exist if the release was
-    reported late.
+    speech, recording continues for at most 200 ms. A release that is reported late has further
+    frames behind the end.
     """
     quiet = 0
     verdicts = recording.verdicts
@@ -34,7 +34,7 @@ def end_after_release(recording: Recording, released_at: float) -> int | None:
 
 
 class SpeechGate:
-    """Turns probabilities into verdicts, with hysteresis so that a verdict does not flutter."""
+    """Turns probabilities into decisions, with hysteresis so that they do not flicker."""
 
     def __init__(self, threshold: float) -> None:
         self._threshold = threshold
@@ -50,7 +50,7 @@ class SpeechGate:
 
 
 class Endpointer:
-    """Hands-free: `vad.start_ms` of speech begin a turn, `vad.end_ms` of silence end it."""
+    """Begins a turn after `vad.start_ms` of speech, ends it after `vad.end_ms` of silence."""
 
     def __init__(self, vad: VadConfig) -> None:
         # To the nearest frame: rounded up, a turn would begin 32 ms later.
@@ -61,7 +61,7 @@ class Endpointer:
         self._quiet = 0.0
 
     def skip(self) -> None:
-        """Ignore the speech in progress: begin nothing before `end_ms` of silence."""
+        """Ignore the speech in progress: begin no turn before `end_ms` of silence."""
         self._skipping, self._quiet = True, 0.0
 
     def starts(self, speech: bool) -> bool:

@@ -8,16 +8,18 @@ import sys
 from voxtui.dialogue.data import Samples
 
 SILENT = 10 ** (-120 / 20)
-"""-120 dBFS. Anything below is digital silence: resampled zeros are not exactly zero."""
+"""Amplitude of -120 dBFS. Anything below is digital silence: resampled zeros are not exactly zero.
+"""
 
 FAINT = 10 ** (-50 / 20)
-"""-50 dBFS. A room may be quieter; speech into the right microphone is louder."""
+"""Amplitude of -50 dBFS. A room may be quieter; speech into the right microphone is louder."""
 
 CLIPPED = 0.99
-"""Peak of a sample that counts as cut off; resampling moves full level a little."""
+"""Amplitude from which a sample counts as clipped. Resampling changes full scale a little."""
 
 CLIPPED_SAMPLES, CLIPPED_FRAMES = 8, 4
-"""So many such samples in so many frames are more than a knock on the microphone."""
+"""Numbers of clipped samples, and of frames with them, that are more than a knock on the
+microphone."""
 
 NO_PERMISSION = "this terminal has no permission to use it"
 if sys.platform == "darwin":
@@ -26,7 +28,7 @@ if sys.platform == "darwin":
 SHOWS_LEVEL = " `voxtui devices` shows its level."
 
 MONITOR = "monitor"
-"""Part of the name that sound servers give to a source that hears a speaker."""
+"""Part of the name of a sound server's source that records a speaker's output."""
 
 
 def decibels(peak: float) -> str:
@@ -38,7 +40,7 @@ def decibels(peak: float) -> str:
 def diagnose_level(name: str, peak: float) -> str | None:
     """Return why `peak`, the loudest sample from `name`, is too low; None if it is not.
 
-    Only a microphone that is muted or forbidden delivers exact zeros; a quiet room never does.
+    Only a muted or forbidden microphone delivers exact zeros; a quiet room never does.
     """
     if peak >= FAINT:
         return None
@@ -59,7 +61,7 @@ def diagnose_level(name: str, peak: float) -> str | None:
 
 
 class Clipping:
-    """Detects that a microphone is overdriven, and says so once for each microphone."""
+    """Detects that a microphone is overdriven, and reports it once for each microphone."""
 
     def __init__(self) -> None:
         self._name = ""

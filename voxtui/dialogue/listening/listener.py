@@ -17,7 +17,7 @@ from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.settings.schema import Config
 
 PREROLL_SECONDS = 0.35
-"""Sound kept from before the key press, because the first phoneme begins before the press."""
+"""Length of the pre-roll, the sound from before the key press: the first phoneme begins earlier."""
 
 ECHO_SECONDS = 0.1
 """Reverberation of a room after our own speech."""
@@ -26,27 +26,27 @@ CUT_OFF_ECHO_SECONDS = 0.05
 """Reverberation after an answer was cut off: shorter, because the user may speak at once."""
 
 RELEASED_SOURCE_SECONDS = 0.5
-"""After the release, wait this long for the source's next frame."""
+"""Maximum wait for the source's next frame after the release."""
 
 STOPPED_SOURCE_SECONDS = 3.0
-"""Before the release, wait this long for the next frame of a source other than the microphone."""
+"""Maximum wait for the next frame, before the release, of a source other than the microphone."""
 
 ENDING_SECONDS = 10.0
-"""The user is warned this long before `audio.max_utterance_s` ends the recording."""
+"""Time before the end of the recording (`audio.max_utterance_s`) at which the user is warned."""
 
 TAP_SECONDS = 0.25
-"""A shorter key press without speech is a slip, or was meant to stop the answer."""
+"""Maximum length of a key press that counts as a slip, or as a tap that stops the answer."""
 
 JUDGED_SECONDS = 1.0
-"""A shorter recording without speech does not show that the microphone is too quiet."""
+"""Minimum length of a recording without speech that shows the microphone to be too quiet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Hands-free: enough speech was found to begin a turn."""
+    """Hands-free: there was enough speech to begin a turn."""
 
     at: float
-    """capture time of the frame that completed it"""
+    """the capture time of the frame that completed that speech"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class Finished:
     released_at: float
     too_long: bool
     overflows: int
-    """gaps: sound that was lost because the device was not read in time"""
+    """the number of gaps, where sound was lost because the device was not read in time"""
     spoken: str = ""
-    """our own speech that the utterance may be an echo of; empty: none"""
+    """our own speech of which the utterance may be an echo; empty: none"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,10 @@ class TooQuiet:
     too_long: bool
     overflows: int
     tap: bool
-    """the key was pressed so briefly that no speech was intended"""
+    """whether the key was pressed so briefly that no speech was intended"""
     peak: float | None
-    """loudest sample of the microphone, 0..1; None for another source, without frames, or if the
-    recording is too short to judge"""
+    """the microphone's loudest sample, 0 to 1; None for another source, without frames, or for a
+    recording too short to judge"""
 
 
 Finding: TypeAlias = Started | Recorded | Finished | TooQuiet | None
@@ -88,7 +88,7 @@ _RECORDED = Recorded()
 
 
 class Listener:
-    """Records one utterance at a time, and keeps the latest frames of the microphone as pre-roll.
+    """Records one utterance at a time, and stores the microphone's latest frames as pre-roll.
 
     It returns its findings and starts nothing itself. Used by one thread.
     """
@@ -104,9 +104,9 @@ class Listener:
         self._recent: deque[Frame] = deque(maxlen=int(seconds / FRAME_SECONDS))
         self._live: _LiveRecording | None = None
         self._echo = (0.0, 0.0)
-        """begin and end of our own speech (monotonic seconds)"""
+        """the start and end of our own speech (monotonic seconds)"""
         self._spoken = ("", 0.0)
-        """our latest words, and when they ended (monotonic seconds)"""
+        """our latest words, and the monotonic time of their end"""
 
     @property
     def recording(self) -> Recording | None:
@@ -123,19 +123,19 @@ class Listener:
 
     @property
     def patience_s(self) -> float | None:
-        """Seconds after which the source counts as stopped; None: no limit."""
+        """Seconds after which the source counts as stopped; None if there is no limit."""
         return self._live.patience_s if self._live else None
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until `audio.max_utterance_s` ends the recording. Any thread."""
+        """Seconds until `audio.max_utterance_s` ends the recording, if there is one. Any thread."""
         live = self._live
         if live is None or live.released_at is not None:
             return None
         return max(0.0, self._config.audio.max_utterance_s - live.recording.extent.seconds)
 
     def begin(self, source: str, at: float, hands_free: bool = False) -> list[Frame]:
-        """Begin a recording at `at`, and return the pre-roll, which the caller pushes again."""
+        """Begin a recording at `at`. Return the pre-roll, which the caller must push again."""
         preroll = PREROLL_SECONDS + (self._config.vad.start_ms / 1000 if hands_free else 0.0)
         since = at - preroll
         counted = [*self._recent][-round(preroll / FRAME_SECONDS) :]
@@ -167,7 +167,8 @@ class Listener:
     def release(self, at: float, complete: bool = False) -> Finding:
         """End the recording at `at`, unless it began later.
 
-        Earlier frames may still follow, and later ones were pushed, unless it is `complete`.
+        Earlier frames may still follow and later ones may have been pushed, unless it is
+        `complete`.
         """
         live = self._live
         if live is None or live.released_at is not None or at < live.began_at:
@@ -210,7 +211,7 @@ class Listener:
         self._endpointer.skip()
 
     def note_speech(self, timestamps: Timestamps, words: str = "") -> None:
-        """Drop frames from while our `words`, or another sound of ours, were audible."""
+        """Drop the frames in which our `words`, or another sound of ours, were audible."""
         first = timestamps.at(Milestone.FIRST_SOUND)
         if first is None:
             return
@@ -260,7 +261,7 @@ class Listener:
             self._recent = deque([*frames, *self._recent], self._recent.maxlen)
 
     def _spoken_over(self, utterance: Utterance) -> str:
-        """Return our speech that an utterance over it may be an echo of; empty: none."""
+        """Return our speech of which this utterance may be an echo; empty: none."""
         words, ended_at = self._spoken
         if not self._config.vad.listen_while_speaking or not utterance.speech:
             return ""
@@ -281,15 +282,15 @@ class _LiveRecording:
         self.source = source
         self.began_at = began_at
         self.heard_from = heard_from
-        """monotonic seconds at which the pre-roll begins"""
+        """the monotonic time at which the pre-roll begins"""
         self.hands_free = hands_free
         self.recording = Recording()
         self.released_at: float | None = None
         self.complete = False
-        """it was released with exactly the frames that belong to it"""
+        """whether the release came with exactly the frames of the utterance"""
         self.too_long = False
         self.waited_s = 0.0
-        """seconds of other frames since its latest frame, or since the release"""
+        """seconds of other sources' frames since its latest frame, or since the release"""
 
     @property
     def patience_s(self) -> float | None:
@@ -298,9 +299,9 @@ class _LiveRecording:
         return None if self.source == MICROPHONE else STOPPED_SOURCE_SECONDS
 
     def source_stopped(self) -> bool:
-        """Count a frame of another source, and tell whether that was too many.
+        """Count a frame of another source; return True if its own source has been silent too long.
 
-        Frames are counted, because the clock goes on during a suspend (Ctrl+Z).
+        It counts frames, because the clock goes on during a suspend (Ctrl+Z).
         """
         self.waited_s += FRAME_SECONDS
         patience = self.patience_s
@@ -308,7 +309,7 @@ class _LiveRecording:
 
 
 def warm_up(detector: SpeechDetector) -> None:
-    """Make `detector` load, with a frame of silence. Raises ModelError."""
+    """Load `detector` by a frame of silence. Raises ModelError."""
     import numpy as np
 
     detector.probability(Frame(np.zeros(FRAME_SAMPLES, np.float32), 0.0))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 
 SURE_WORDS = 3
-"""Fewer words may be the user's choice of what was offered ("London"). An echo that ends an answer
-at once is the beginning of it."""
+"""Minimum number of words of an echo. Fewer may be the user's choice of what was offered
+("London"). An echo that cuts off an answer is the beginning of it."""
 
 CUT_WORDS = 4
-"""In an echo of so many words the first and the last one may be cut."""
+"""Minimum number of words of an echo whose first and last word may be incomplete."""
 
 
 def is_echo(words: str, spoken: str) -> bool:
-    """Return True if `words` stand in `spoken`, in this order and without a gap."""
+    """Return True if `spoken` contains `words` in this order and without a gap."""
     heard, ours = _words(words), _words(spoken)
     if len(heard) < SURE_WORDS:
         return bool(heard) and ours[: len(heard)] == heard

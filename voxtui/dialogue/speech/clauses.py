@@ -12,27 +12,28 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 SHORTEST_FIRST_CLAUSE = 10
-"""Characters before the first clause may end at a comma. The voice waits for them."""
+"""Characters before which the first clause does not end at a comma. The voice waits for them."""
 
 LONGEST_CLAUSE = 240
 """Characters after which any clause ends at a space, because a full stop may never come."""
 
 LONGEST_WORD = 1000
-"""Characters after which a clause without a space ends. Bounds the text that is searched again."""
+"""Characters after which a clause without a space ends, which bounds the text that is searched
+again."""
 
 SHORTEST_SPOKEN = 2
-"""Characters of the shortest reply that is spoken."""
+"""Minimum number of characters of a spoken reply."""
 
 SHORTEST_PHRASE = 3
-"""Words of the shortest first clause that ends without punctuation."""
+"""Minimum number of words of a first clause that ends without punctuation."""
 
 SHORTEST_PIECE = 3
-"""Words of the shortest clause that is cut between any two words."""
+"""Minimum number of words of a clause that is cut between any two words."""
 
 _ABBREVIATION = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Prof|Jr|Sr|vs|etc|approx|No|e\.g|i\.e|a\.m|p\.m|U\.S)|\b[A-Z]|(?:^|\s)\d{1,2})\.$"
 )
-"""A full stop after these does not end a sentence. `1.` alone is a list marker."""
+"""Matches before a full stop that ends no sentence: an abbreviation, or the list marker `1.`."""
 
 _LONGEST_ABBREVIATION = 10
 
@@ -40,17 +41,18 @@ _PHRASE_START = re.compile(
     r"\s(?=(?:because|but|which|where|while|although|since|and|or|so"
     r"|is|are|was|were|in|on|at|to|by|for|from|with)\s)"
 )
-"""A speaker may breathe without a comma before a conjunction, a preposition or a verb."""
+"""Matches before a conjunction, preposition or verb, where a speaker may breathe without a comma.
+"""
 
 # The possessive quantifiers and the look-behinds keep a run of 10,000 full stops linear.
 _SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"')\]*_]*+(?=\s)|\n++")
 _CLAUSE_END = re.compile(r"(?<![,;:–—])[,;:–—]++[\"')\]*_]*+(?=\s)|(?<!\d)\s[–—-]++(?=\s)")
 
 _COMMA_AT_END = re.compile(r"(?<=[^\W\d])[,;]$")
-"""The comma of a word at the end of the text."""
+"""Matches a word's comma at the end of the text."""
 
 _WORD_GAP = re.compile(r"""(?<=[\w,;'")”’])\s(?=[\w'"(“‘])""")
-"""A sign such as the minus of `10 - 4` stays with what is around it."""
+"""Matches a gap between two words. A sign, as in `10 - 4`, stays with its neighbours."""
 
 _LEANS_ON_THE_NEXT = re.compile(
     r"\b(?:a|an|the|my|your|his|her|its|our|their|this|that|of|in|on|at|to|by|for|from|with|as"
@@ -58,40 +60,40 @@ _LEANS_ON_THE_NEXT = re.compile(
     r"|and|or|but|so|is|are|was|were|be|been|very|not|no|i|you|he|she|it|we|they)$",
     re.IGNORECASE,
 )
-"""No speaker pauses after these words."""
+"""Matches words after which no speaker pauses."""
 
 _PRONOUN_AT_END = re.compile(r"\b(?:i|you|he|she|it|we|they|that|this|which|who)$", re.IGNORECASE)
-"""No speaker breathes between these words and their verb."""
+"""Matches pronouns between which and their verb no speaker breathes."""
 
 _FULL_STOP = re.compile(r"(?:^|\s)(?!www\.)[^\s\d./:@]*[^\W\d]{3}[.!?…]$")
-"""The full stop of a word at the end of the text. In `100.5` or an address more follows."""
+"""Matches a full stop at the end of the text after a word, unlike that of `100.5` or an address."""
 
 _FENCE = re.compile(r"[ \t]*(?:```(?!.*`)|~~~)")
 """Matches a line that begins a block of code, or ends it."""
 
 NOT_A_LIST = re.compile(r"^(\s*(?!1[.)])\d+)(?=[.)]\s)")
-"""A number that is the answer. A list begins with 1."""
+"""Matches a number that is an answer and not the marker of a list, which begins with 1."""
 
 _SIGNS = {
     "-": "minus", "−": "minus", "*": "times", "/": "divided by", "≈": "about", "≤": "at most",
     "≥": "at least", "√": "the square root of", "→": "to", "#": "sharp",
 }  # fmt: skip
 _SIGN = re.compile(r"[−≈≤≥√→]|(?<=\d )[-*/](?= \d)|(?<=\b[A-G])#")
-"""Signs that voices skip, which changes the meaning."""
+"""Matches signs that voices skip although the meaning depends on them."""
 
 
 def clauses(texts: Iterator[str | None]) -> Generator[str, None, None]:
     """Cut streamed text into speakable clauses; joined, they are the text.
 
-    None among the texts means that the voice is about to fall silent. The waiting text is then cut
-    at its last comma, else before its last phrase, else between two words, if enough is left.
+    None among the texts means that the voice is about to fall silent. If the waiting text is long
+    enough, it is then cut at its last comma, else before its last phrase, else between two words.
 
     The first clause may end at a comma or a phrase, because its length is latency. Later clauses
-    are whole sentences where the voice can wait, because they sound better. The first ends at its
-    full stop, later ones at the space after it, which shows that the sentence is over. A block of
-    code is one clause.
+    are whole sentences if the voice can wait, because they sound better. The first clause ends at
+    its full stop, a later one at the space after it, which proves the end of the sentence. A block
+    of code is one clause.
 
-    The work is proportional to the text, also for one long piece or a long block of code.
+    The work is proportional to the text, even for one long piece or a long block of code.
     """
     waiting, search = "", _Search(first=True)
     for text in texts:
@@ -113,20 +115,20 @@ def clauses(texts: Iterator[str | None]) -> Generator[str, None, None]:
 class _Search:
     """Finds the end of one clause in a text that grows.
 
-    Remembers how far it has looked, so that no text is searched again for every token. Positions
+    It remembers how far it has searched, so that each token does not repeat the search. Positions
     count from the start of the clause.
     """
 
     def __init__(self, first: bool) -> None:
         self._first = first
         self._looked = 0
-        """the clause does not end up to here"""
+        """the position before which the clause does not end"""
         self._line: int = 0
         """the start of the line that holds `_looked`"""
         self._in_code = False
 
     def end(self, text: str, start: int) -> int | None:
-        """Return the end of the clause that begins at `start`, or None if it is not there yet."""
+        """Return the end of the clause that begins at `start`, or None while it is unknown."""
         end = None
         if not self._in_code:
             clause = text[start : start + LONGEST_WORD]
@@ -137,7 +139,7 @@ class _Search:
         return end
 
     def early_end(self, text: str) -> int | None:
-        """Return where the clause at the start of `text` may end before it is whole."""
+        """Return where the clause at the start of `text` may end early, or None."""
         if self._in_code or _FENCE.match(text, self._line):
             return None
         commas = [match.end() for match in _CLAUSE_END.finditer(text)]
@@ -178,7 +180,7 @@ class _Search:
         return len(clause) if next_character else None
 
     def _end_of_code(self, text: str, start: int) -> int | None:
-        """Return the end of the line that ends the block of code, with the empty lines below."""
+        """Return the end of the line that closes the block of code, and of empty lines after it."""
         line, looked = start + self._line, start + self._looked
         while (line_break := text.find("\n", looked)) >= 0:
             fence = _FENCE.match(text, line, line_break)
@@ -192,7 +194,7 @@ class _Search:
 
 
 def _whole_markup(text: str) -> bool:
-    """Return False if Markdown such as bold text or a link breaks off at the end of `text`."""
+    """Return False if `text` ends within Markdown, such as bold text or a link."""
     paired = text.count("**") % 2 == 0 and text.count("`") % 2 == 0
     return paired and text.count("[") == text.count("]")
 
@@ -204,7 +206,7 @@ def _is_sentence(text: str) -> bool:
 
 
 def _end_of_first_clause(text: str, whole: bool) -> int | None:
-    """Return where the first clause may end early. `whole`: no text follows yet."""
+    """Return where the first clause may end early. `whole`: no more text follows yet."""
     for match in _CLAUSE_END.finditer(text):
         if len(text[: match.end()].strip()) >= SHORTEST_FIRST_CLAUSE:
             return match.end()
@@ -217,7 +219,7 @@ def _end_of_first_clause(text: str, whole: bool) -> int | None:
 
 
 def speakable(text: str) -> str:
-    """Return `text` as it is read aloud: without Markdown, code, bare URLs and list markers."""
+    """Return `text` for reading aloud: without Markdown, code, bare URLs and list markers."""
     plain: list[str] = []
     blocks = _markdown().parse(text.strip())
     for block, after in zip_longest(blocks, blocks[1:]):
@@ -235,7 +237,7 @@ def speakable(text: str) -> str:
 
 
 def unfinished(text: str) -> str:
-    """Return `text` with a comma if it breaks off, because the voice would drop as at an end."""
+    """Return `text`, with a comma if it breaks off, so that the voice does not end a sentence."""
     return f"{text}," if text and (text[-1].isalnum() or text[-1] == "'") else text
 
 

@@ -31,15 +31,15 @@ _log = logging.getLogger(__name__)
 
 
 class VoiceFailed(Exception):
-    """The voice raised an error, so one turn has no sound. The message is a sentence."""
+    """The voice failed, so one turn has no sound. The message is a sentence."""
 
 
 class VoiceTimeout(VoiceFailed):
-    """The voice returned no speech of a clause within its timeout."""
+    """The voice did not begin a clause within its timeout."""
 
 
 _Result: TypeAlias = SpeechChunk | BaseException | None
-"""A chunk; an exception that ends the job; or None, after the last chunk."""
+"""A chunk; an exception that ends the job; or None after the last chunk."""
 
 
 class _Stopped:
@@ -51,20 +51,20 @@ class _Job:
     run: Callable[[], Iterable[SpeechChunk]]
     stopped: StopFlag
     abandoned: bool = False
-    """written by the consumer: no result is read any more"""
+    """whether nobody reads further results; written by the consumer"""
     over: bool = False
-    """written by the worker: the voice has returned"""
+    """whether the voice has returned; written by the worker"""
     results: SimpleQueue[_Result] = field(default_factory=SimpleQueue[_Result])
 
 
 class VoiceWorker:
     """Runs a voice on one thread: its warm-up, every clause, and its close.
 
-    One thread, because cuDNN keeps the plans it made for convolutions per thread: on a new one
-    each layer of a GPU voice would be planned again. A call into a model cannot be stopped, so the
-    thread may still be at a clause that was cancelled; the next clause waits for it. A clause that
-    exceeds `timeout_s` is abandoned, and the voice is `stuck` until that call returns: a second
-    thread in the same model would race with it. A voice that is not `owned` is warm, and stays so.
+    It is one thread because cuDNN stores its convolution plans per thread: a GPU voice would plan
+    each layer again on a new one. A call into a model cannot be stopped, so the thread may still be
+    busy with a cancelled clause; the next clause waits for it. After a clause that exceeds
+    `timeout_s`, the voice is `stuck` until that call returns, because a second thread in the same
+    model would race with it. A voice that is not `owned` is warm and is not closed.
     """
 
     def __init__(self, voice: Voice, timeout_s: float, owned: bool = True) -> None:
@@ -77,11 +77,11 @@ class VoiceWorker:
 
     @property
     def stuck(self) -> bool:
-        """True while the voice is still at a clause that timed out."""
+        """True while the voice is still busy with a clause that timed out."""
         return self._late is not None and not self._late.over
 
     def warm_up(self, progress: Progress) -> None:
-        """Warm up the voice on its thread. Closes it and raises what it raises, if it fails."""
+        """Warm up the voice on its thread. If that fails, close it and raise its error."""
         if not self._owned:
             return
 
@@ -99,7 +99,7 @@ class VoiceWorker:
     def speak(
         self, clause: str, stopped: StopFlag, speed: float | None = None, language: str = "en"
     ) -> Generator[SpeechChunk, None, bool]:
-        """Yield the speech of `clause`. Return False if it was `stopped` before its end.
+        """Yield the speech of `clause`. Return False if `stopped` was set before its end.
 
         Raises VoiceFailed, and VoiceTimeout if the first chunk takes longer than `timeout_s`.
         """
@@ -143,9 +143,9 @@ class VoiceWorker:
                     raise VoiceTimeout(sentence) from None
 
     def close(self, seconds: float | None = None) -> None:
-        """Close the voice once it returns; wait for that `seconds` (None: its timeout) at most.
+        """Close the voice once it returns; wait for at most `seconds` (None: its timeout).
 
-        Does not wait for a voice that is stuck. May be called twice.
+        Does not wait for a stuck voice. May be called twice.
         """
         thread, self._thread = self._thread, None
         if thread is None:
@@ -200,15 +200,15 @@ def voice_workers(
 @dataclass(slots=True)
 class SpokenClause:
     length: int
-    """characters of the reply it covers"""
+    """the number of characters of the reply in this clause"""
     text: str
-    """the text for the voice; empty: nothing of the clause is spoken"""
+    """the text for the voice; empty if nothing of the clause is spoken"""
     seconds: float = 0.0
-    """seconds of its speech so far"""
+    """the seconds of its speech so far"""
     audible: float = 0.0
-    """seconds up to its last audible sample"""
+    """the seconds up to its last audible sample"""
     whole: bool = False
-    """all of its speech is known"""
+    """whether all of its speech is known"""
 
     def add(self, chunk: SpeechChunk) -> None:
         heard = audible(chunk.samples)
@@ -219,19 +219,19 @@ class SpokenClause:
 
 class SpokenReply:
     def style(self, clause: str) -> tuple[float | None, str]:
-        """Return the speed (None: as configured) and the language, by the first clause."""
+        """Return the speed (None: the configured one) and the language, by the first clause."""
         return None, "en"
 
     def begins(self) -> None:
-        """Note that its first chunk is played next."""
+        """Take note that its first chunk is played next."""
 
 
 class Speech:
     """The spoken side of one reply.
 
-    `stopped` becomes true once no more of it is to be heard. Used by one thread, which waits for
-    the brain, the voice and the speaker in turn; the next clause is made while one plays, because
-    the speaker queues seconds of speech.
+    Nothing more of it is heard once `stopped` is set. One thread uses it and waits in turn for the
+    brain, the voice and the speaker. The next clause is made while the last one plays, because the
+    speaker queues seconds of speech.
     """
 
     def __init__(
@@ -250,16 +250,16 @@ class Speech:
         self._style: tuple[float | None, str] | None = None
         self._spoken: list[SpokenClause] = []
         self._cut = 0
-        """characters of the clauses so far"""
+        """the number of characters of the clauses so far"""
         self._heard_s = 0.0
         self._pace = SpeechPacing()
 
     def play(self, tokens: Prefetched[Token]) -> None:
         """Speak `tokens`, each clause once it is complete; block until the last sound was played.
 
-        A clause is cut earlier if the speech before it would end before the clause can follow.
-        Raises DeviceError. Raises VoiceFailed at once; `finish` then plays the speech made so far.
-        An error of `tokens` is raised after that speech was played.
+        A clause is cut earlier if the speech before it would end too soon. Raises DeviceError.
+        Raises VoiceFailed at once; `finish` then plays the speech made so far. An error of `tokens`
+        is raised after that speech was played.
         """
         speaking = False
         try:
@@ -279,13 +279,13 @@ class Speech:
         self.finish()
 
     def finish(self) -> None:
-        """Block until all that was made was played, or `stopped`. Raises DeviceError."""
+        """Block until all speech was played, or `stopped` is set. Raises DeviceError."""
         self._heard_s = self._speaker.finish(self._timestamps, self._stopped)
 
     def heard(self, reply: str, within: float | None = None) -> str:
         """Return the beginning of `reply` whose speech was heard, in whole words.
 
-        Nothing was heard after `within` seconds of the speech; None: all that was played was heard.
+        Only the first `within` seconds of the speech count; None: all that was played.
         """
         end, seconds = 0, self._heard_s if within is None else min(within, self._heard_s)
         for clause in self._spoken:
@@ -315,7 +315,7 @@ class Speech:
             clause.whole = yield from self._speak(clause)
 
     def _texts(self, tokens: Prefetched[Token]) -> Generator[str | None, None, None]:
-        """Yield the text of each token; None if the next one would come too late to be spoken."""
+        """Yield the text of each token, or None if the next one would come too late for speech."""
         written, cut = 0, True
         while True:
             waiting = written - self._cut

@@ -1,17 +1,17 @@
-"""Decide how long the voice may wait for more text, so that speech has no hole."""
+"""Decide how long the voice may wait for more text without a gap in the speech."""
 
 from __future__ import annotations
 
 MARGIN_SECONDS = 0.2
-"""Seconds between the moment at which a clause should be ready and the end of the speech before it.
-The chat model takes the cores while a clause is made, so making it may take longer than before."""
+"""Time between the moment at which a clause should be ready and the end of the speech before it.
+The chat model uses the same cores, so a clause may take longer than the one before."""
 
 BURST_SECONDS = 0.02
-"""The shortest wait for more text, because the tokens of one word come at once."""
+"""Minimum wait for more text, because the tokens of one word come almost together."""
 
 
 class SpeechPacing:
-    """Predicts when speech ends, and how long a clause takes. `now` is in monotonic seconds."""
+    """Predicts when the speech ends, and how long a clause takes. `now` is in monotonic seconds."""
 
     def __init__(self) -> None:
         self._ends: float | None = None
@@ -19,7 +19,7 @@ class SpeechPacing:
         self._making_s = 0.0
 
     def made(self, characters: int, seconds: float) -> None:
-        """Note that the first speech of a clause of `characters` took `seconds` to make."""
+        """Take note that the first speech of a clause of `characters` took `seconds`."""
         self._characters += characters
         self._making_s += seconds
 
@@ -27,7 +27,7 @@ class SpeechPacing:
         self._ends = max(now, self._ends or now) + seconds
 
     def patience(self, characters: int, now: float) -> float | None:
-        """Return the longest wait in seconds while `characters` wait; None: nothing is spoken."""
+        """Return the longest wait in seconds while `characters` wait; None if nothing is spoken."""
         if self._ends is None:
             return None
         making_s = characters * self._making_s / max(1, self._characters)

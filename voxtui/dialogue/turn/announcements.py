@@ -1,4 +1,4 @@
-"""Speak what is not part of a turn: sentences of timers and reminders, texts read aloud."""
+"""Speak what is not part of a turn: sentences of timers and reminders, and texts read aloud."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from voxtui.dialogue.turn_handle import TurnHandle
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A text to speak. It is not a turn: it has no history and no times."""
+    """A text to speak that is not a turn: it has no history and no timestamps."""
 
     text: str
     handle: TurnHandle
     rings: bool
-    """True if a timer or a reminder says it; else the user wants to hear it."""
+    """whether it comes from a timer or reminder, and not from the user's request"""
 
 
 class Announcer:
-    """Speaks announcements in their order, and has the chime sounded at its time.
+    """Speaks announcements in order, and plays the chime at its time.
 
     Used on the engine's thread, except as noted.
     """
@@ -36,10 +36,10 @@ class Announcer:
         self._dialogue = dialogue
         self._due: deque[Announcement] = deque()
         self._stopped = False
-        """True while nothing rings, so no sentence is due. Written by any thread."""
+        """whether nothing rings any more, so no sentence is due; any thread may write it"""
 
     def report(self, event: Event) -> None:
-        """Report an event of the skills, and have it heard. Any thread."""
+        """Report an event of the skills, and queue its sound. Any thread."""
         self._dialogue.emit(event)
         match event:
             case RingsIn(seconds):
@@ -59,7 +59,7 @@ class Announcer:
             self._due.append(Announcement(text, handle, rings))
 
     def next(self) -> Announcement | None:
-        """Take out the next announcement that can be spoken; None: there is none."""
+        """Remove and return the next announcement that can be spoken, or None."""
         components = self._dialogue.components
         while self._due:
             due = self._due.popleft()

@@ -1,5 +1,3 @@
-"""Transcribe the latest utterance while the inbox is empty."""
-
 from __future__ import annotations
 
 import threading
@@ -14,14 +12,14 @@ from voxtui.dialogue.turn.turn import LiveTurn
 from voxtui.errors import ModelError, ModelLost
 
 UNASKED_SECONDS = 0.3
-"""Delay of the transcription of a committed utterance: an answer is usually requested at once,
-and works the words out better."""
+"""Delay before a committed utterance is transcribed. Usually an answer is requested at once, and
+the answer recognises the words better."""
 
 
 class IdleTranscript:
-    """Finds the words of an utterance that its turn did not need, for the screen and the history.
+    """Transcribes an utterance whose words its turn did not need, for the screen and the history.
 
-    Used on the engine's thread, a token at a time.
+    Used on the engine's thread, one token at a time, while the inbox is empty.
     """
 
     def __init__(self, dialogue: Dialogue, prefill: HistoryPrefill) -> None:
@@ -29,19 +27,19 @@ class IdleTranscript:
         self._prefill = prefill
         self._steps: Generator[None, None, None] | None = None
         self._due_at = 0.0
-        """monotonic seconds"""
+        """monotonic seconds at which the transcription begins"""
         self._committed: LiveTurn | None = None
-        """The newest turn, if its utterance has no answer."""
+        """the newest turn, if its utterance has no answer"""
 
     @property
     def wait_s(self) -> float | None:
-        """Seconds until the next step is due; None: there is nothing to transcribe."""
+        """Seconds until the next step is due; None if there is nothing to transcribe."""
         return None if self._steps is None else max(0.0, self._due_at - time.monotonic())
 
     def begin(self, turn: LiveTurn) -> None:
-        """Transcribe the utterance of an answered turn, if its words are needed and not known.
+        """Transcribe the utterance of an answered turn, if its words are needed and unknown.
 
-        One that was committed before keeps its words, also if its answer was cut off at once.
+        A committed utterance is transcribed even if its answer was cut off at once.
         """
         cut_off = turn.handle.committed and turn.cancelled
         needed = (
@@ -52,12 +50,12 @@ class IdleTranscript:
             self._committed = turn if cut_off else None
 
     def begin_unanswered(self, turn: LiveTurn, utterance: Utterance) -> None:
-        """Transcribe an utterance that awaits no answer, unless an answer is asked for soon."""
+        """Transcribe a committed utterance, unless its answer is requested soon."""
         self._committed, self._due_at = turn, time.monotonic() + UNASKED_SECONDS
         self._steps = self._transcribe(turn, utterance)
 
     def leave(self, turn: LiveTurn) -> None:
-        """End the transcription of `turn`, because its answer finds the words."""
+        """End the transcription of `turn`, because its answer recognises the words."""
         if self._committed is turn:
             self._committed = None
             self.end()
@@ -77,7 +75,7 @@ class IdleTranscript:
                 self._prefill.replace_lost_brain(error)
 
     def end(self) -> None:
-        """Drop the transcription; but finish it for an utterance that has no answer."""
+        """End the transcription; first finish that of a committed utterance."""
         while (
             self._committed is not None
             and self._steps is not None
@@ -89,9 +87,9 @@ class IdleTranscript:
         self._steps = self._committed = None
 
     def _transcribe(self, turn: LiveTurn, utterance: Utterance) -> Generator[None, None, None]:
-        """Transcribe, one token a step.
+        """Transcribe, one token per step.
 
-        The next turn ends it, by the cancel flag of this one; but one that is only committed is
+        The turn's cancel flag, which the next turn sets, ends it; a committed utterance is
         transcribed to its end. Raises ModelError.
         """
         words, cancelled = "", threading.Event() if turn.handle.committed else turn.handle.cancelled

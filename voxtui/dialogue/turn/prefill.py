@@ -1,4 +1,4 @@
-"""Let a brain read what comes before the user's next words, and report how far it is."""
+"""Let a brain read the prompt before the user's next words, and report the progress."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from voxtui.dialogue.protocols import Past, TurnRequest
 from voxtui.errors import ModelLost
 
 LEAST_TOKENS = 80
-"""A prompt with fewer tokens left is not reported: it is read within some seconds."""
+"""Minimum number of remaining tokens for a report: fewer are read within some seconds."""
 
 
 class PrefillTracker:
-    """Turns counts of tokens into events. Its method is called on one thread at a time."""
+    """Turns token counts into events. Its method is called on one thread at a time."""
 
     def __init__(self) -> None:
         self._began: tuple[float, int] | None = None
-        """begin of the prompt in progress (monotonic seconds), and the tokens known then"""
+        """the start of the prompt in progress (monotonic seconds), and its tokens known by then"""
 
     def take(self, done: int, total: int) -> PrefillProgress | None:
-        """Take note that `done` of `total` tokens were evaluated; None: there is nothing to say."""
+        """Return the progress after `done` of `total` tokens; None if too little is left."""
         now = time.monotonic()
         if self._began is not None and done < self._began[1]:
             self._began = None  # another prompt
@@ -40,7 +40,7 @@ class PrefillTracker:
 
 
 class HistoryPrefill:
-    """Gives texts to the conversation, and lets the brain read the history before the next turn.
+    """Adds texts to the conversation, and lets the brain read the history before the next turn.
 
     Used on the engine's thread.
     """
@@ -57,7 +57,7 @@ class HistoryPrefill:
         )
 
     def read_history(self) -> None:
-        """Let the brain read the history, unless somebody speaks."""
+        """Let the brain read the history, unless somebody is speaking."""
         if self._dialogue.is_quiet:
             self.read(self._dialogue.history.past)
 
@@ -70,7 +70,7 @@ class HistoryPrefill:
         self.read_history()
 
     def attach(self, attachment: Attachment) -> None:
-        """Add what fits of a text to the history, and say what does not."""
+        """Add the part of a text that fits to the history, and report what does not fit."""
         used = attached_tokens(self._dialogue.history.past)
         most = self._dialogue.config.current.input.tokens(self._dialogue.config.brain_name)
         fitting, sentence = fit(attachment, most - used)
@@ -85,18 +85,18 @@ class HistoryPrefill:
         self._dialogue.emit(Notice(sentence, "information" if complete else "warning"))
 
     def warn_of_leaving(self) -> None:
-        """Say so if another brain sends attached texts to another machine."""
+        """Tell the user if the new brain sends attached texts to another machine."""
         if leaving := self._leaving():
             self._dialogue.emit(Notice(leaving.strip()))
 
     def warn_of_sending(self, past: Past) -> None:
-        """Say so if a conversation that goes on is sent to another machine."""
+        """Tell the user if a resumed conversation is sent to another machine."""
         if past and (hosts := self._dialogue.components.sends_to):
             sentence = f"This conversation goes to {hosts} with your next words."
             self._dialogue.emit(Notice(sentence, "information"))
 
     def _leaving(self) -> str:
-        """Return where attached texts go that leave this machine; empty: they stay here."""
+        """Return a sentence with the host to which attached texts are sent; empty for none."""
         hosts = self._dialogue.components.sends_to
         if not hosts or not any(turn.attached for turn in self._dialogue.history.past):
             return ""

@@ -10,7 +10,7 @@ from voxtui.dialogue.listening.listener import ENDING_SECONDS, Finished, TooQuie
 
 
 class RecordingWarnings:
-    """Reports a level, an end or a loss of sound that the user can do something about.
+    """Reports what the user can change: the level, the end of a recording, a loss of sound.
 
     Used on the engine's thread.
     """
@@ -19,10 +19,10 @@ class RecordingWarnings:
         self._dialogue = dialogue
         self._clipping = Clipping()
         self._warned_of_end: int | None = None
-        """the turn whose end was announced"""
+        """the number of the turn whose end was announced"""
 
     def during(self, frame: Frame, turn: int) -> None:
-        """Report an overdriven microphone, and the end of the recording if it is close."""
+        """Report an overdriven microphone, and the end of the recording if it is near."""
         if frame.source != MICROPHONE:
             return
         microphone, left = (
@@ -39,7 +39,7 @@ class RecordingWarnings:
             self._dialogue.emit(Notice(f"{left:.0f} s are left: {end}."))
 
     def after(self, finding: Finished | TooQuiet) -> None:
-        """Report why speech is missing in a recording that has ended."""
+        """Report gaps, a missing end or missing speech of a finished recording."""
         if finding.too_long:
             limit = self._dialogue.config.current.audio.max_utterance_s
             stopped = f"Stopped listening after {limit:g} s (audio.max_utterance_s)."

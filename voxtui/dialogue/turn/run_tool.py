@@ -1,4 +1,4 @@
-"""Run the call of a tool: ask for a key, say a sentence before a slow one, and end it in time."""
+"""Run the call of a tool: ask for a key, speak a sentence before a slow one, limit its time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import VoxtuiError, strip_control_characters
 
 KEY_SECONDS = 60.0
-"""Longest wait for the key that confirms a call."""
+"""Maximum wait for the key that confirms a call."""
 
 END_SECONDS = 0.3
-"""Longest wait for a tool that was told to end. It may go on; its result is dropped."""
+"""Maximum wait for a tool after its cancel. It may go on; its result is dropped."""
 
 DONE_ALREADY = "That is done already. Say it again if you want it twice."
 
@@ -33,9 +33,9 @@ NOTHING = ToolResult("")
 def run_call(
     call: ToolCall, tool: Tool, handle: TurnHandle, dialogue: Dialogue, again: bool
 ) -> Generator[Token, None, tuple[CallReport, ToolResult]]:
-    """Run `call`; return how it ended, and its result. Yield the sentence before a slow tool.
+    """Run `call`; return its report and its result. Yield the sentence before a slow tool.
 
-    `again`: the same request was answered before, so nothing is done twice. Runs on the brain's
+    `again`: the same request was answered before, so no action is done twice. Runs on the brain's
     thread, after the release.
     """
     timestamps, cancelled, emit = handle.timestamps, handle.cancelled, dialogue.emit
@@ -73,7 +73,7 @@ def _confirmed(call: ToolCall, handle: TurnHandle, dialogue: Dialogue) -> bool:
 
 
 def _run(call: ToolCall, tool: Tool, cancelled: Flag) -> tuple[CallReport, ToolResult]:
-    """Run a tool on a thread of its own until it ends, is cancelled, or takes too long."""
+    """Run a tool on a thread of its own until it ends, is cancelled or times out."""
     ended: SimpleQueue[ToolResult | VoxtuiError] = SimpleQueue()
     unwanted = Flag()
 

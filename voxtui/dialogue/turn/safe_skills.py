@@ -1,4 +1,4 @@
-"""Skills whose errors cost nothing but their answer: the brain answers instead."""
+"""Skills whose errors never end the program: the brain answers instead."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class SafeSkills:
-    """Forwards to `skills`, and logs what they raise. Implements Skills.
-
-    Without it a sentence that a rule cannot compute would end the program.
-    """
+    """Forwards to `skills`, and logs their exceptions. Implements Skills."""
 
     def __init__(self, skills: Skills) -> None:
         self._skills = skills
@@ -61,7 +58,7 @@ class SafeSkills:
 
 @contextmanager
 def _logged() -> Generator[None, None, bool | None]:
-    """Log an exception and suppress it: a conversation needs no skills."""
+    """Log an exception and suppress it, because a conversation needs no skills."""
     try:
         yield
     except Exception as error:  # noqa: BLE001
@@ -69,7 +66,7 @@ def _logged() -> Generator[None, None, bool | None]:
 
 
 def log_failure(error: Exception) -> None:
-    """Log one line: the kind of `error` and its place. Its message may quote the user's words."""
+    """Log one line: the type of `error` and its place. Its message may quote the user's words."""
     place = extract_tb(error.__traceback__)[-1]
     kind = type(error).__name__
     _log.error("A skill failed with %s at %s:%s.", kind, Path(place.filename).name, place.lineno)

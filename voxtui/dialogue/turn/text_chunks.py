@@ -12,16 +12,16 @@ _VISIBLE = re.compile(r"\S")
 
 
 class Chunker:
-    """Collects the text of tokens and emits it as `[streaming]` says.
+    """Collects the text of tokens and emits it as the `[streaming]` settings say.
 
-    Once the buffer holds `min_words` words it is emitted, at most `max_words` at a time. A word
-    counts from its first visible character. A shorter buffer is emitted `flush_ms` after its oldest
-    token, or at the end. With `min_words = 1` no visible character waits.
+    Once the buffer holds `min_words` words, it emits at most `max_words` at a time. A word counts
+    from its first visible character. It emits a shorter buffer `flush_ms` after its oldest token,
+    or at the end. With `min_words = 1` no visible character waits.
 
-    The work is proportional to the text. Once `cancelled` is set the buffer is emitted in one
+    The work is proportional to the text. Once `cancelled` is set, the buffer is emitted in one
     piece, because cutting a token of 100,000 characters into words would delay the cancel.
 
-    One thread calls `add`; at the end it calls `flush`, as a timer thread may before.
+    One thread calls `add`, and `flush` at the end; a timer thread may call `flush` before.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Chunker:
         self._waiting.append(text)
 
     def _emit_words(self, least: int) -> None:
-        """Emit pieces of up to `max_words` words while at least `least` words wait."""
+        """Emit pieces of up to `max_words` words while the buffer has at least `least` words."""
         text = "".join(self._waiting)
         words, start = self._words, 0
         while start < len(text) and words >= least:

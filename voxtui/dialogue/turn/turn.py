@@ -1,4 +1,4 @@
-"""The parts of an answer: its tokens, by a rule, a tool or the brain; and its speech."""
+"""The parts of an answer: its tokens, from a rule, a tool or the brain; and its speech."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import DeviceError, ModelError
 
 CHARACTERS_PER_TOKEN = 32
-"""Largest answer, per allowed token. A token of text has about 4 characters, so only a server that
-ignores `max_tokens` reaches this. Without a limit one huge piece would block the screen."""
+"""Maximum number of characters of an answer, per allowed token. A token of text has about 4, so
+only a server that ignores `max_tokens` reaches this. Without it one huge piece would block the
+screen."""
 
 FOR_HEADPHONES = "vad.listen_while_speaking is for headphones."
 
@@ -61,28 +62,28 @@ class LiveTurn:
     brain: str
     """the name of the brain that answers; SKILL if a skill does"""
     spoken: str = ""
-    """our words while the utterance was recorded; empty: none"""
+    """our own words during the recording; empty for none"""
     user_input: Utterance | str = ""
     words: str | None = None
     tokens: list[Token] = field(default_factory=list[Token])
     complete: bool = False
-    """the brain's reply ended by itself"""
+    """whether the brain's reply ended by itself"""
     error: ModelError | None = None
     answer: SkillAnswer | None = None
-    """the whole answer, if a rule gave it"""
+    """the complete answer, if a rule gave it"""
     calls: list[CallReport] = field(default_factory=list[CallReport])
     results: tuple[FinishedCall, ...] = ()
-    """the calls that the client ran for the same words before"""
+    """the finished calls, by the client, that belong to the same words"""
     private: bool = False
-    """the answer holds the result of a tool that must not leave this machine"""
+    """whether the answer holds the result of a tool that must not leave this machine"""
     options: ReplyOptions = DEFAULT_OPTIONS
     answers: bool = True
-    """False: the utterance enters the history without an answer."""
+    """whether the utterance is answered and not only committed to the history"""
     past: Past | None = None
     """the history before the user's part, if that part is in the history already"""
     speech: Speech | None = None
     overheard: bool = False
-    """Its words do not begin with the name, so they were not meant for the program."""
+    """whether the words do not begin with the name, so that nobody addressed the program"""
     only_name: bool = False
     finding: Finished | TooQuiet | None = None
     story: Generator[None, None, None] | None = None
@@ -100,7 +101,7 @@ class LiveTurn:
         return "".join(token.text for token in self.tokens)
 
     def as_past(self, reply: Iterable[Token]) -> PastTurn:
-        """Return this turn as it stands in the history if all of `reply` is heard."""
+        """Return this turn for the history, with all of `reply` as heard."""
         return PastTurn(
             self.user_input,
             self.words,
@@ -136,7 +137,10 @@ class LiveTurn:
 
 
 def captions(turn: LiveTurn, dialogue: Dialogue) -> OnWords | None:
-    """Return what reports the words so far, on a thread of the brain; None: they are not shown."""
+    """Return a function that reports the words so far, or None if they are not shown.
+
+    It is called on a thread of the brain.
+    """
 
     def report(text: str, settled: int) -> None:
         if not turn.cancelled:
@@ -147,7 +151,7 @@ def captions(turn: LiveTurn, dialogue: Dialogue) -> OnWords | None:
 
 
 def answer_tokens(turn: LiveTurn, dialogue: Dialogue) -> Generator[Token, None, None]:
-    """Yield the tokens of the answer, each shown at once. Runs on the brain's thread."""
+    """Yield the tokens of the answer, and emit each at once. Runs on the brain's thread."""
     timestamps, cancelled = turn.handle.timestamps, turn.handle.cancelled
     emit, config = dialogue.emit, dialogue.config.current
     most = config.generation.sampling().max_new_tokens
@@ -239,7 +243,7 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
 def _called(
     item: UserTranscript | Token | ToolCall, turn: LiveTurn, dialogue: Dialogue
 ) -> UserTranscript | None:
-    """Return the words after the name. None drops the turn, as the words were not for us.
+    """Return the words after the name, or None, which drops the turn, if they lack the name.
 
     Sets the answer to the name alone, and to words that stop what rings, which need no name.
     """
@@ -268,8 +272,8 @@ def _answer_call(
 ) -> Generator[Token, None, None]:
     """Run `call`, and yield its sentence, or the brain's words about its result.
 
-    A second inference calls nothing more: a result is data, whatever it says. Runs on the brain's
-    thread.
+    The second inference cannot call a tool, because a result is data, whatever it says. Runs on the
+    brain's thread.
     """
     tool = next((tool for tool in turn.options.tools if tool.name == call.name), None)
     if tool is None:
@@ -303,7 +307,7 @@ def _answer_call(
 
 @dataclass(slots=True)
 class _SpokenTurn(SpokenReply):
-    """Also a StopFlag: set once nobody is to hear more of the reply."""
+    """The speech of a turn. It is also a StopFlag, set at a cancel or a mute."""
 
     turn: LiveTurn
     dialogue: Dialogue
@@ -342,9 +346,9 @@ def speak(
 ) -> Speech | None:
     """Speak `tokens`; block until the last sound was played, or `turn` is cancelled.
 
-    Returns None without a voice and a speaker, after a failure of one, and after a mute. The text
-    goes on then, so the speech does not tell how much of the answer the user got. `prefill` reads
-    the answer of a rule.
+    Returns None without a voice or a speaker, after a failure of one, and after a mute. The text
+    then goes on, so the speech does not show how much of the answer the user received. `prefill`
+    lets the brain read the answer of a rule.
     """
     components, emit = dialogue.components, dialogue.emit
     if turn.options.voice == "none" or not components.can_speak():

@@ -35,7 +35,7 @@ SPOKEN_TURNS = 8
 """Spoken turns whose playback length a client may still report (`truncate`)."""
 
 UNASKED = "Speak first, as you were told to."
-"""The question to the brain where an answer is wanted and the user has said nothing."""
+"""The input of the brain if an answer is requested and the user has said nothing."""
 
 
 class TurnTaking:
@@ -48,18 +48,18 @@ class TurnTaking:
         self._warnings = RecordingWarnings(dialogue)
         self._recorded: LiveTurn | None = None
         self._committed: LiveTurn | None = None
-        """The newest turn whose utterance was committed; its answer may be requested."""
+        """the newest turn whose utterance was committed; its answer may be requested"""
         self._inputs: dict[int, Utterance | str] = {}
-        """The user's part of the latest turns, by number, for `redo`."""
+        """the user's part of the latest turns by number, for `redo`"""
         self._spoken: deque[LiveTurn] = deque(maxlen=SPOKEN_TURNS)
-        """The latest turns that were spoken, for `truncate`."""
+        """the latest spoken turns, for `truncate`"""
         self._attentive_until = 0.0
-        """Monotonic seconds until which detected speech needs no name."""
+        """monotonic seconds until which detected speech needs no name"""
         self._answers = True
-        """False: detected speech is committed without an answer."""
+        """whether detected speech is answered and not only committed"""
 
     def take(self, command: commands.NewTurn, handle: TurnHandle, typed: TypedText) -> None:
-        """Begin the turn of `command`, or answer it to its end. The text before it is `typed`."""
+        """Begin the turn of `command`, or answer it to its end. `typed` is the text so far."""
         match command:
             case commands.Talk(at, source, paced):
                 assert at is not None  # the inbox has set it
@@ -76,16 +76,15 @@ class TurnTaking:
     # The story of a turn.
 
     def _go_on(self, turn: LiveTurn, pressed_at: float | None = None) -> None:
-        """Begin the story of `turn`, or go on with it, until it waits for the user or ends."""
+        """Begin the story of `turn`, or resume it, until it waits for the user or ends."""
         turn.story = turn.story or self._tell(turn, pressed_at)
         next(turn.story, None)
 
     def _tell(self, turn: LiveTurn, pressed_at: float | None) -> Generator[None, None, None]:
-        """Tell a turn from the key to the last sound. Each `yield` waits for the user.
+        """Run a turn from the key to the last sound. Each `yield` waits for the user.
 
-        The input of a typed turn, and of one that is answered again, is known: `pressed_at` is
-        None. If the voice or the speaker fails, the turn goes on as text; if the brain fails, it
-        ends.
+        `pressed_at` is None if the input is known, as in a typed or repeated turn. If the voice or
+        the speaker fails, the turn goes on as text; if the brain fails, the turn ends.
         """
         dialogue = self._dialogue
         if pressed_at is not None:
@@ -121,7 +120,7 @@ class TurnTaking:
     def _begin_recording(self, turn: LiveTurn, at: float) -> bool:
         """Record an utterance from `at` (monotonic seconds) on. Return False if that is impossible.
 
-        The microphone's sound from just before the key is heard again as its beginning.
+        The pre-roll, the sound from just before the key, is pushed again as its beginning.
         """
         dialogue, components = self._dialogue, self._dialogue.components
         if dialogue.state is State.LOADING:
@@ -150,7 +149,7 @@ class TurnTaking:
         return True
 
     def _end_recording(self, turn: LiveTurn) -> bool:
-        """Take the utterance of a recording that has ended. Return False if there is none."""
+        """Take the utterance of a finished recording. Return False if there is none."""
         finding = turn.finding
         assert finding is not None
         if turn.cancelled:  # its Cancel, or the next turn, is still in the inbox
@@ -198,7 +197,7 @@ class TurnTaking:
 
     @contextmanager
     def _answering(self, turn: LiveTurn) -> Generator[None]:
-        """Let other threads know which turn is answered, and the listener what it may hear."""
+        """Publish that this turn is being answered, to other threads and to the listener."""
         self._dialogue.inbox.answering = turn.handle
         try:
             yield
@@ -207,7 +206,7 @@ class TurnTaking:
             self._dialogue.listener.note_speech(turn.handle.timestamps, turn.reply)
 
     def _add_to_history(self, turn: LiveTurn, speech: Speech | None) -> Turn:
-        """Add what was heard of the answer to the history, and return the finished turn."""
+        """Add the heard part of the answer to the history, and return the finished turn."""
         dialogue, history = self._dialogue, self._dialogue.history
         turn.speech = speech
         heard = speech.heard(turn.reply) if speech and turn.cancelled else turn.reply
@@ -226,7 +225,7 @@ class TurnTaking:
         return turn.finished(Outcome.ANSWERED if whole else Outcome.CANCELLED)
 
     def _prepare_next(self, turn: LiveTurn) -> None:
-        """Go on after an answer: the words, if they are not known, and the history ahead."""
+        """Prepare the next turn: transcribe missing words, and let the brain read the history."""
         if turn.speech is not None:
             self._spoken.append(turn)
         if isinstance(turn.error, ModelLost) and self._dialogue.components.has_next_brain:
@@ -239,7 +238,7 @@ class TurnTaking:
         self.prefill.read_history()
 
     def _finish(self, turn: LiveTurn, outcome: Outcome, error: str | None = None) -> None:
-        """End a turn that has no answer."""
+        """End a turn without an answer."""
         self._dialogue.emit(events.TurnFinished(turn.finished(outcome, error)))
         self._dialogue.enter(
             State.LOADING if self._dialogue.state is State.LOADING else State.READY
@@ -285,7 +284,7 @@ class TurnTaking:
         self.act_on(self._dialogue.listener.release(release.at, complete=not turn.answers))
 
     def cancel_utterance(self, number: int) -> None:
-        """Drop the recording of the turn `number`; hands-free, ignore the speech in progress."""
+        """Drop the recording of turn `number`; hands-free, ignore the speech in progress."""
         if self._recorded is not None and self._recorded.number == number:
             self.abandon_utterance()
             self._dialogue.listener.skip()
@@ -302,7 +301,7 @@ class TurnTaking:
     # Answering what is known already.
 
     def _answer_text(self, handle: TurnHandle, text: str, begun: datetime | None) -> None:
-        """Answer a typed text, which was begun at that local time."""
+        """Answer a typed text that the user began at the local time `begun`."""
         turn = self._live(handle, TYPED)
         turn.options = self._dialogue.timed_options(self._dialogue.history.past, begun)
         self._take_input(turn, text)
@@ -314,7 +313,7 @@ class TurnTaking:
             self._finish(turn, Outcome.NO_SPEECH)
 
     def _answer_history(self, handle: TurnHandle, options: ReplyOptions | None) -> None:
-        """Answer the last words of the user, else speak unasked. `options` are of this answer."""
+        """Answer the user's last words, else speak first. `options` are for this answer only."""
         options = options or self._dialogue.options
         turn = self._committed
         if turn is not None and turn.handle is handle:
@@ -332,7 +331,7 @@ class TurnTaking:
         self._go_on(turn)
 
     def _take_question(self, turn: LiveTurn) -> None:
-        """Take the user's part from the history; without one, the brain speaks first."""
+        """Take the user's part from the history, or UNASKED if there is none."""
         unanswered, turn.past = self._dialogue.history.unanswered, self._dialogue.history.past
         if unanswered is None:
             turn.user_input = UNASKED
@@ -341,7 +340,7 @@ class TurnTaking:
             turn.user_input, turn.results = unanswered.user_input, unanswered.calls
 
     def _redo(self, handle: TurnHandle, again: int, text: str | None) -> None:
-        """Ask again after the same history, so that two answers can be compared."""
+        """Answer the same input once more after the same history, to compare the answers."""
         dialogue, history = self._dialogue, self._dialogue.history
         user_input = self._inputs.get(again) if text is None else text.strip()
         typed = isinstance(user_input, str)
@@ -390,7 +389,7 @@ class TurnTaking:
                 self._dialogue.emit(events.SpokenUpTo(number, heard))
 
     def use_options(self, change: commands.UseReplyOptions) -> None:
-        """Answer by these options from now on, and let the brain read its instruction."""
+        """Use these options for all following answers, and let the brain read the instruction."""
         dialogue = self._dialogue
         known, dialogue.options, self._answers = dialogue.options, change.options, change.answers
         if change.vad is not None:

@@ -1,4 +1,4 @@
-"""`POST /v1/chat/completions`: an answer to texts and sounds, whole or token by token."""
+"""`POST /v1/chat/completions`: answer texts and sounds, at once or token by token."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from voxtui.serve.shared_models import ModelSet
 
 MOST_BYTES = 32 * 2**20
-"""Two minutes of stereo at 44.1 kHz, in base64."""
+"""Maximum bytes of a request: two minutes of stereo at 44.1 kHz, in base64."""
 
 
 class Chat(Endpoint):
@@ -51,7 +51,7 @@ class Chat(Endpoint):
     async def _answer(
         self, request: ChatCompletion, parts: ModelSet, brain: Brain, exchange: Exchange
     ) -> None:
-        """Answer on a thread, until the client has left. Raises HttpError and Disconnected."""
+        """Answer on a thread, until the client disconnects. Raises HttpError and Disconnected."""
         answer = _ChatAnswer(exchange, self.models[1], request.functions)
         timestamps = Timestamps()
         timestamps.record(Milestone.RELEASED)
@@ -119,11 +119,10 @@ class Chat(Endpoint):
     def _heard(
         self, request: ChatCompletion, parts: ModelSet, timestamps: Timestamps, cancelled: Flag
     ) -> TurnRequest:
-        """Return what the brain is asked. Runs on a thread.
+        """Return the input of the brain. Runs on a thread.
 
-        A sound alone goes to the brain as it is; one beside a text goes as its words. The results
-        of calls belong to the words of the user before them. Raises HttpError, InputError and
-        ModelError.
+        A sound alone goes to the brain as it is; beside a text its words do. Results of calls
+        belong to the user's words before them. Raises HttpError, InputError and ModelError.
         """
         instructions: list[str] = []
         past: list[PastTurn] = []
@@ -195,7 +194,7 @@ def _check_json(text: str) -> None:
 
 
 def until_stop(texts: Iterator[str], stops: Sequence[str]) -> Iterator[str]:
-    """Yield `texts` up to the first of `stops`. What may be the beginning of one is held back."""
+    """Yield `texts` up to the first of `stops`. Holds back a possible beginning of a stop."""
     held = ""
     for text in texts:
         held += text
@@ -217,7 +216,7 @@ def until_stop(texts: Iterator[str], stops: Sequence[str]) -> Iterator[str]:
 
 
 class _ChatAnswer:
-    """Writes an answer in the shapes of a completion and of its chunks."""
+    """Writes an answer as a completion, or as its chunks."""
 
     def __init__(self, exchange: Exchange, model: str, functions: Sequence[Function]) -> None:
         self._exchange = exchange
@@ -243,7 +242,7 @@ class _ChatAnswer:
         return {"id": call_id(call), "type": "function", "function": function}
 
     async def finish(self, reason: str, usage: dict[str, int] | None) -> None:
-        """End a stream, with the counts of tokens if the client asked for them."""
+        """End a stream, with the token counts if the client requested them."""
         await self._chunk({}, reason)
         if usage is not None:
             kind = {"object": "chat.completion.chunk"}

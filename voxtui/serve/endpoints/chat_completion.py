@@ -1,4 +1,4 @@
-"""The body of `POST /v1/chat/completions`: each field is obeyed, has no effect, or is refused.
+"""The body of `POST /v1/chat/completions`: each field is used, ignored or refused.
 
 Fields as in https://platform.openai.com/docs/api-reference/chat (openai 3.54).
 """
@@ -18,10 +18,10 @@ from voxtui.serve.function_tools import Function, choice_of, tools_of
 from voxtui.serve.openai_types import HttpError, decoded
 
 LONGEST_TEXT = 4000
-"""Characters of all messages. The embedded model reads them in one context."""
+"""Maximum characters of all messages. The embedded model reads them in one context."""
 
 JSON_ONLY = "Answer with JSON only."
-"""The instruction of a client that asks for JSON and sends none."""
+"""The instruction for a client that requests JSON and sends no instruction."""
 
 ANY_OBJECT = '{"type":"object"}'
 
@@ -78,7 +78,7 @@ class NamedFunction(msgspec.Struct, frozen=True):
 
 
 class NamedTool(msgspec.Struct, frozen=True):
-    """Demands a call of one tool."""
+    """A request that the model call one tool."""
 
     function: NamedFunction
     type: Literal["function"] = "function"
@@ -108,7 +108,7 @@ REFUSED: dict[str, tuple[object, ...]] = {
     "audio": (), "function_call": ("none",), "functions": ([],), "logprobs": (False,),
     "moderation": (), "n": (1,), "top_logprobs": (0,), "web_search_options": (),
 }  # fmt: skip
-"""OpenAI's fields that are refused, and the values that ask for nothing. null is always one."""
+"""OpenAI's fields that are refused, and the values that request nothing; null always does."""
 
 
 class ChatCompletion(msgspec.Struct):
@@ -136,12 +136,12 @@ class ChatCompletion(msgspec.Struct):
 
     @property
     def functions(self) -> list[Function]:
-        """Return the functions that may be called."""
+        """Return the callable functions."""
         offered = self.tools if self.tool_choice != "none" else None
         return [tool.function for tool in offered or ()]
 
     def style(self, instructions: str | None) -> ReplyOptions:
-        """Return how to answer. Raises HttpError."""
+        """Return the options of the answer. Raises HttpError."""
         schema, choice = self.json_schema, self.tool_choice or "auto"
         name = choice.function.name if isinstance(choice, NamedTool) else choice
         functions = self.functions
@@ -156,7 +156,7 @@ class ChatCompletion(msgspec.Struct):
 
     @property
     def json_schema(self) -> str:
-        """Return the JSON schema that the answer keeps to; empty: any text."""
+        """Return the JSON schema of the answer; empty for any text."""
         form = self.response_format
         if form is None or form.type == "text":
             return ""
@@ -164,7 +164,7 @@ class ChatCompletion(msgspec.Struct):
         return msgspec.json.encode(schema.schema).decode() if schema else ANY_OBJECT
 
     def check(self, models: Sequence[str]) -> None:
-        """Raise HttpError for what cannot be done."""
+        """Raise HttpError for unsupported values."""
         check_model(self.model, *models)
         if self.modalities is not None and "audio" in self.modalities:
             raise HttpError(400, "Answers are text; /v1/audio/speech speaks.", param="modalities")
@@ -191,7 +191,7 @@ class ChatCompletion(msgspec.Struct):
 
 
 def parsed(body: bytes, models: Sequence[str]) -> ChatCompletion:
-    """Return the request in a body, for one of `models`. Raises HttpError."""
+    """Parse a body into a request for one of `models`. Raises HttpError."""
     request = decoded(body, ChatCompletion)
     for field, value in decoded(body, dict[str, Any]).items():
         if field in REFUSED and value is not None and value not in REFUSED[field]:

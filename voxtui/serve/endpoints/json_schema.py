@@ -1,6 +1,6 @@
-"""Which JSON schemas an answer can be held to: those that the grammar obeys word for word.
+"""Check that the grammar fully supports a JSON schema.
 
-Any other one would be left out in part, or the model would write what it likes.
+A partly supported schema would let the model write what the schema forbids.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from msgspec import Meta
 from voxtui.serve.openai_types import HttpError
 
 LONGEST = 16_000
-"""Bytes of a schema."""
+"""Maximum bytes of a schema."""
 
 DEEPEST = 100
-"""Levels of a schema's JSON."""
+"""Maximum nesting of a schema's JSON."""
 
 Type: TypeAlias = Literal["object", "array", "string", "number", "integer", "boolean", "null"]
 
@@ -25,7 +25,7 @@ Count: TypeAlias = Annotated[int, Meta(ge=0, le=1000)]
 
 
 class Schema(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    """The supported keywords. Those of the first lines only describe."""
+    """The supported keywords. The first ones only describe the value."""
 
     title: str = ""
     description: str = ""
@@ -55,7 +55,7 @@ class Schema(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     exclusive_maximum: float | None = None
 
     def parts(self) -> Iterator[Schema]:
-        """Yield this schema and each one within it."""
+        """Yield this schema and all schemas within it."""
         yield self
         within = *self.properties.values(), *self.defs.values(), *(self.any_of or ())
         for part in (*within, self.additional_properties, self.items):
@@ -64,7 +64,7 @@ class Schema(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
 
 
 def check_schema(schema: dict[str, Any], param: str) -> None:
-    """Raise HttpError (400) with the place of what is not supported in `schema`."""
+    """Raise HttpError (400) if `schema` has an unsupported keyword, and name its place."""
     text = msgspec.json.encode(schema).decode()
     if len(text) > LONGEST or _depth(text) > DEEPEST:
         raise _refusal(f"{param} has more than {LONGEST} bytes, or {DEEPEST} levels.")
@@ -88,7 +88,7 @@ def _depth(text: str) -> int:
 
 
 def _impossible(schema: Schema, definitions: Container[str]) -> str:
-    """Return why no value keeps to a schema, its parts aside; empty if one may."""
+    """Return why no value matches a schema, without its parts; empty if a value may."""
     for low, high, name in (
         (schema.min_items, schema.max_items, "items"),
         (schema.min_length, schema.max_length, "characters"),
@@ -104,7 +104,7 @@ def _impossible(schema: Schema, definitions: Container[str]) -> str:
 
 
 def _is_circular(schema: Schema, whole: Schema, seen: tuple[str, ...] = ()) -> bool:
-    """Return whether references lead back to themselves, with no value between them."""
+    """Return True if references lead back to themselves without a value between them."""
     if schema.ref is None:
         choices = schema.any_of or ()
         return bool(choices) and all(

@@ -1,4 +1,4 @@
-"""The description of the server for `/openapi.json`, from the types of its requests."""
+"""Describe the server for `/openapi.json`, from the types of its requests."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from voxtui.dialogue.protocols import Voice
 
 RATE = 24_000
-"""Hz, as OpenAI's `pcm`"""
+"""Sample rate in Hz of OpenAI's `pcm`."""
 
 MEDIA = {
     "wav": "audio/wav", "pcm": "audio/pcm", "mp3": "audio/mpeg", "opus": "audio/ogg",
@@ -37,13 +37,13 @@ MEDIA = {
 }  # fmt: skip
 
 MOST_BYTES = 16 * 1024 + 6 * MOST_SPOKEN
-"""Each character may be six bytes of JSON."""
+"""Maximum bytes of a request: each character may be six bytes of JSON."""
 
 FOREIGN_VOICES = frozenset(
     ("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage",
      "shimmer", "verse")
 )  # fmt: skip
-"""OpenAI's names. A client may insist on one; it gets the voice that is loaded."""
+"""OpenAI's voices. A client may insist on one; it gets the loaded voice."""
 
 
 class SpeechEndpoint(Endpoint):
@@ -74,8 +74,8 @@ class SpeechEndpoint(Endpoint):
     async def _speak(self, speech: SpeechRequest, voice: Voice, exchange: Exchange) -> None:
         """Answer with sound, a clause at a time.
 
-        Raises HttpError, Disconnected, and ModelError if a later clause fails: it cuts the
-        connection, as HTTP has no other way.
+        Raises HttpError and Disconnected. Raises ModelError if a later clause fails, which aborts
+        the connection, because HTTP has no other signal.
         """
         began = time.monotonic()
         sound = spoken(voice, speech.input, speech.speed, exchange.cancelled)
@@ -103,9 +103,9 @@ class SpeechEndpoint(Endpoint):
 
 
 class _Answer:
-    """Sends wav and pcm as they are made, other formats at the end: their headers say the length.
+    """Sends wav and pcm while they are made, other formats at the end (headers have the length).
 
-    As sound, or as events with a part of it each.
+    It sends sound, or events with a part of the sound each.
     """
 
     def __init__(self, exchange: Exchange, speech: SpeechRequest) -> None:
@@ -155,7 +155,7 @@ def spoken(voice: Voice, text: str, speed: float | None, cancelled: Flag) -> Ite
 
 
 def endless_wav_header() -> bytes:
-    """Return the header of a mono WAV whose length is not known yet."""
+    """Return the header of a mono WAV of unknown length."""
     unknown = 2**32 - 1
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, RATE, 2 * RATE, 2, 16)
     return (

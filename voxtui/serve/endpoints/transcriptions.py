@@ -1,4 +1,4 @@
-"""`POST /v1/audio/transcriptions`: upload, decoding and recognition of a file at the same time."""
+"""`POST /v1/audio/transcriptions`: upload, decode and recognise a file at the same time."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from voxtui.settings.schema import ServeConfig
 
 PIECE_BYTES = 65_536
-"""Two seconds of a WAV that is decoded as it comes."""
+"""Bytes of a piece: two seconds of a WAV that is decoded while it arrives."""
 
 MOONSHINE = "moonshine-tiny-en"
 
 FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 
 TIMES = ("segment",)
-"""Values of timestamp_granularities: the recognisers tell no times of words."""
+"""Values of timestamp_granularities: the recognisers report no times of words."""
 
 WITHOUT_EFFECT = frozenset(("chunking_strategy", "keywords", "prompt", "temperature"))
 
@@ -46,16 +46,16 @@ ENGLISH = ("en", "english")
 MEDIA = {"text": "text/plain", "srt": "text/plain", "vtt": "text/vtt"}
 
 FOREIGN_MODELS = ("whisper", "gpt-", "tts-", "voxtral")
-"""Prefixes of OpenAI's and Mistral's names. A client may insist on one; it gets the model that is
-loaded."""
+"""Prefixes of OpenAI's and Mistral's models. A client may insist on one; it gets the loaded model.
+"""
 
 
 ALIAS = "voxtui"
-"""A name for each of the models."""
+"""A name that stands for each of the models."""
 
 
 def check_model(name: str, *ours: str) -> None:
-    """Raise HttpError (404) unless `name` is in `ours`, empty, ALIAS, or of FOREIGN_MODELS."""
+    """Raise HttpError (404) unless `name` is one of `ours`, empty, ALIAS or of FOREIGN_MODELS."""
     if name not in ("", ALIAS, *ours) and not name.startswith(FOREIGN_MODELS):
         raise HttpError(
             404, f"There is no model {name!r} here, only {', '.join(ours)}.", param="model",
@@ -68,14 +68,14 @@ class Options:
     """The fields of a request. Fields that OpenAI does not have are ignored."""
 
     models: Sequence[str]
-    """names of the models that are loaded"""
+    """the names of the loaded models"""
     speaks_english_only: bool
     response_format: str = "json"
     stream: bool = False
     granularities: set[str] = field(default_factory=set[str])
 
     def set(self, name: str, value: str) -> None:
-        """Take a field. Raises HttpError for a value that is not supported beside the others."""
+        """Store a field. Raises HttpError for a value that the other fields exclude."""
         match name.removesuffix("[]"):
             case "model":
                 check_model(value, *self.models)
@@ -108,11 +108,11 @@ class Options:
 
     @property
     def complete(self) -> bool:
-        """Return True if no field needs another one that may still arrive."""
+        """Return True if no missing field can change the meaning of these."""
         return not self.granularities or self.response_format == "verbose_json"
 
     def check(self) -> None:
-        """Raise HttpError if the fields, all of which have come, do not go together."""
+        """Raise HttpError if the fields, which are all known now, exclude each other."""
         if not self.complete:
             raise HttpError(
                 400, "timestamp_granularities needs response_format=verbose_json.",
@@ -138,17 +138,17 @@ def _unsupported(name: str, value: str, supported: str) -> HttpError:
 
 @dataclass(slots=True)
 class Times:
-    """Monotonic seconds. Upload, decoding and recognition overlap, so they add up to more."""
+    """Monotonic seconds. Upload, decoding and recognition overlap, so their sum is larger."""
 
     began_at: float = field(default_factory=time.monotonic)
     uploaded_at: float = 0.0
     decode_seconds: float = 0.0
     infer_seconds: float = 0.0
     sound_seconds: float = 0.0
-    """seconds of sound so far"""
+    """the seconds of sound so far"""
 
     def stages(self) -> dict[str, float]:
-        """Return the seconds of each stage, until now."""
+        """Return the seconds of each stage until now."""
         return {
             "upload": self.uploaded_at - self.began_at,
             "decode": self.decode_seconds,
@@ -196,7 +196,7 @@ class Transcriptions(Endpoint):
             await to_thread.run_sync(self._segments, upload, answer, parts)
 
     def _segments(self, upload: Upload, answer: TranscriptionAnswer, parts: ModelSet) -> None:
-        """Hand each segment to `answer`, until the client has left. Runs on a thread of its own."""
+        """Pass each segment to `answer`, until the client disconnects. Runs on its own thread."""
         cancelled, times = upload.exchange.cancelled, upload.times
 
         def recognise(samples: Samples) -> str:
@@ -221,7 +221,7 @@ class Transcriptions(Endpoint):
 class Upload:
     """The bytes of a file on their way to the recogniser, which reads them from the disk.
 
-    A 16-bit mono WAV at 16 kHz is decoded as it comes. Any other file is decoded once it is
+    A 16-bit mono WAV at 16 kHz is decoded while it arrives. Any other file is decoded once it is
     complete, because its decoder seeks.
     """
 
@@ -232,13 +232,13 @@ class Upload:
         self._spool = spool
         self._most_bytes = config.max_upload_mb * 2**20
         self._start: bytes | None = b""
-        """the bytes so far; None: they are no header of such a WAV, or it was found"""
+        """the bytes so far, or None once they are known to hold such a header or none"""
         self._pcm: tuple[int, PcmStream] | None = None
-        """offset of the sound of a WAV that is decoded as it comes, and its decoder"""
+        """the offset of the sound in a WAV that is decoded while it arrives, and its decoder"""
         self._bytes = 0
 
     async def take(self, data: bytes) -> bool:
-        """Take the next bytes. Return True once, when the recogniser can begin.
+        """Store the next bytes. Return True once, when the recogniser can begin.
 
         Raises HttpError (413) for a file that is too large, and OSError.
         """
@@ -261,7 +261,7 @@ class Upload:
         return header is not None
 
     def _check_size(self) -> None:
-        """Raise HttpError (413) if there are too many bytes."""
+        """Raise HttpError (413) for too many bytes."""
         if self._pcm is not None:
             if self._bytes > self._pcm[0] + (self.most_seconds + 1) * SAMPLE_RATE * 2:
                 raise self.too_long()
@@ -282,16 +282,16 @@ class Upload:
         )  # fmt: skip
 
     def end(self) -> None:
-        """Finish the upload. Raises HttpError if it held no file."""
+        """Finish the upload. Raises HttpError if there was no file."""
         self.times.uploaded_at = time.monotonic()
         if not self._bytes:
             raise HttpError(400, "The field `file` is missing or empty.", param="file")
         self._spool.end()
 
     def sound(self) -> Iterator[Samples]:
-        """Yield the samples of the file, until the client has left. Raises InputError. On a thread.
+        """Yield the samples of the file, until the client has disconnected. Runs on a thread.
 
-        Raises TooLong, an InputError, after `serve.max_audio_minutes` of them.
+        Raises InputError, such as TooLong after `serve.max_audio_minutes` of them.
         """
         sound, times = (
             self._decoded() if self._pcm is None else self._streamed(*self._pcm),
@@ -345,7 +345,7 @@ class TranscriptionAnswer:
         await self.catch_up()
 
     async def catch_up(self) -> None:
-        """Send the segments that wait, if the client has asked for a stream by now."""
+        """Send the waiting segments, if the client has requested a stream by now."""
         async with self._sending:  # a segment and a field may come at once
             wanted = self.options.stream and self.options.complete
             while wanted and self._sent < len(self._segments):
@@ -355,7 +355,7 @@ class TranscriptionAnswer:
                 await self._exchange.event({"type": "transcript.text.delta", "delta": delta})
 
     async def finish(self, seconds: float, stages: dict[str, float]) -> None:
-        """Send the rest. `seconds` of sound; `stages` in seconds."""
+        """Send the rest. `seconds` is the length of the sound; `stages` are in seconds."""
         text = " ".join(segment.text for segment in self._segments)
         numbers = _numbers(seconds, stages)
         if self.options.stream:
@@ -404,7 +404,7 @@ class TranscriptionAnswer:
 
 
 def _numbers(seconds: float, stages: dict[str, float]) -> dict[str, float]:
-    """Return the numbers of the X-Voxtral headers. xRT: seconds of sound per second of work."""
+    """Return the numbers of the X-Voxtral headers. xRT is seconds of sound per second of work."""
     total = stages["total"]
     return {
         **{f"{stage}_ms": round(took * 1000, 3) for stage, took in stages.items()},

@@ -1,4 +1,4 @@
-"""The page at `/`: hold to talk in a browser. Its files are served as they are."""
+"""The page at `/`: hold to talk in a browser. Its files are served unchanged."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ HEADERS = {
 
 
 def page_routes() -> list[Route]:
-    """Return the routes of the page's files."""
-
     def route(path: str, name: str, media_type: str) -> Route:
         body = (files(__name__) / name).read_bytes()
 

@@ -1,1 +1,1 @@
-"""`/v1/realtime`: OpenAI's protocol of a conversation over a WebSocket, as of its GA version."""
+"""`/v1/realtime`: OpenAI's protocol of a conversation, in its GA version."""

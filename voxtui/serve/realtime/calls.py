@@ -1,4 +1,4 @@
-"""`POST /v1/realtime/calls`: a session over WebRTC. HTTP carries the offer and its answer."""
+"""`POST /v1/realtime/calls`: begin a session over WebRTC. HTTP carries the offer and its answer."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ CALLS_PATH = "/v1/realtime/calls"
 SDP = "application/sdp"
 
 MOST_BYTES = 64 * 1024
-"""Bytes of an offer. A browser's has 2 to 8 KiB."""
+"""Maximum bytes of an offer. A browser's has 2 to 8 KiB."""
 
 HANG_UP_SECONDS = 2.0
-"""Time for the calls to close after a request to stop."""
+"""Maximum time for the calls to close after a request to stop."""
 
 
 class Calls:
-    """An endpoint. `host`: where the server listens, which says what addresses a call may use."""
+    """An endpoint. `host` is where the server listens, which decides the addresses of a call."""
 
     def __init__(self, sessions: Sessions, host: str) -> None:
         self._sessions = sessions
@@ -65,7 +65,7 @@ class Calls:
         return Response()
 
     async def drain(self) -> None:
-        """Let all sessions end, then wait until their calls are closed."""
+        """End all sessions, then wait until their calls are closed."""
         await self._sessions.drain()
         if self._running:
             await asyncio.wait(self._running, timeout=HANG_UP_SECONDS)
@@ -101,7 +101,7 @@ class Calls:
 
 
 def addresses(host: str) -> list[str] | None:
-    """Return the addresses that a server on `host` may be called at; None: all of this machine."""
+    """Return the addresses for a call to a server on `host`, or None for all of this machine."""
     if host.lower() == "localhost":
         return ["127.0.0.1"]
     try:
@@ -138,7 +138,7 @@ def _model(session: dict[str, Any]) -> str:
 
 
 def _load() -> type[Call]:
-    """Import what WebRTC needs. Raises HttpError."""
+    """Import the WebRTC libraries. Raises HttpError."""
     try:
         from voxtui.serve.realtime.webrtc import Call
     except ImportError as error:

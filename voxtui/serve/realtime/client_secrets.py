@@ -1,4 +1,4 @@
-"""`POST /v1/realtime/client_secrets`: a short-lived key for a browser, and the session it opens."""
+"""`POST /v1/realtime/client_secrets`: make a short-lived key for one session of a browser."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ class _Request(msgspec.Struct):
 
 
 class ClientSecrets:
-    """An endpoint. `default`: the session of a client that sets nothing, which detects speech as
-    `vad` says."""
+    """An endpoint. `default` is the session of a client without settings; `vad` its detection."""
 
     def __init__(self, keys: ClientKeys[Settings], default: Settings, vad: VadConfig) -> None:
         self._vad = vad

@@ -1,4 +1,4 @@
-"""Fill the gaps of lost packets in a voice, so that it stays whole and its time stays true."""
+"""Fill the gaps of lost packets in a voice, so that it stays continuous and in time."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
 
 LONGEST_GAP = TRACK_RATE
-"""Samples. After a longer one the sender has paused."""
+"""Maximum length of a gap in samples. After a longer one the sender has paused."""
 
 FADE = round(TRACK_RATE * 0.06)
-"""Samples. A sound of speech rarely lasts longer than the 60 ms in which what is repeated fades."""
+"""Samples over which the repetition fades, 60 ms: few sounds of speech last longer."""
 
 STEP = 4
-"""Samples. The period is searched at a quarter of the rate."""
+"""Step of the search for the period, in samples."""
 
 SHORTEST, LONGEST = round(TRACK_RATE * 0.0025), round(TRACK_RATE * 0.015)
-"""Samples of a period: voices of 66 to 400 Hz."""
+"""Bounds of the period in samples: voices of 66 to 400 Hz."""
 
 COMPARED = round(TRACK_RATE * 0.02)
 
 
 class Concealment:
-    """Repeats the last period of the voice, fading, where frames are missing.
+    """Repeats the last period of the voice, fading, in the place of missing frames.
 
-    The method is that of ITU-T G.711, Appendix I, without its overlap at the edges. All samples
-    are mono, float32, at TRACK_RATE.
+    The method is that of ITU-T G.711, Appendix I, without its overlap at the edges. All samples are
+    mono, float32, at TRACK_RATE.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Concealment:
         self._past = np.zeros(LONGEST + COMPARED, np.float32)
 
     def whole(self, samples: Samples, at: int) -> Samples:
-        """Return the frame that begins at sample `at`, after what is missing before it."""
+        """Return the frame that begins at sample `at`, with a filling for the gap before it."""
         missing = 0 if self._end is None else at - self._end
         self._end = at + len(samples)
         if 0 < missing <= LONGEST_GAP:
@@ -52,7 +52,7 @@ class Concealment:
         return (np.resize(self._past[-self._period() :], count) * fade).astype(np.float32)
 
     def _period(self) -> int:
-        """Return the distance at which the latest sound is most like the sound before it."""
+        """Return the lag at which the latest sound is most similar to the sound before it."""
         past = self._past[::-STEP][::-1]
         size = COMPARED // STEP
         latest = past[-size:]

@@ -1,4 +1,4 @@
-"""A session over any transport, with an engine of its own on lent parts."""
+"""A session over any transport, with its own engine on shared models."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
 ENDPOINT = "realtime"
 
 IDLE_SECONDS = 300.0
-"""A session in which neither side has said anything for so long is given up."""
+"""Time without a word of either side after which a session is closed."""
 
 DRAIN_SECONDS = 8.0
-"""After a request to stop, an answer that has begun gets so long. uvicorn waits 10 s in all."""
+"""Maximum time for an answer in progress after a request to stop. uvicorn waits 10 s in all."""
 
 NORMAL, GOING_AWAY, TOO_SLOW, INTERNAL_ERROR, TRY_AGAIN = 1000, 1001, 1008, 1011, 1013
-"""Codes of RFC 6455 and its registry. 1008 is for a breach of a rule that has no code."""
+"""Close codes of RFC 6455 and its registry. 1008 is for a violation without a code of its own."""
 
 MOST_QUEUED = 2 * MOST_WAITING
-"""Bytes of messages that wait for a slow client. Speech alone stays below half of it."""
+"""Maximum bytes of messages that wait for a slow client. Speech alone stays below half of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Closes the connection, in the place of a message."""
+    """A request to close the connection, queued like a message."""
 
     code: int
     reason: str = ""
@@ -70,7 +70,7 @@ class Transport(Protocol):
 
     @property
     def output(self) -> OutputBuffer | None:
-        """What plays the answers over a track; None: sound goes in messages."""
+        """The buffer that plays the answers over a track; None if sound is sent in messages."""
 
     async def receive(self) -> str | bytes | Samples:
         """Return the next message, or the next sound of the track."""
@@ -82,7 +82,7 @@ class Transport(Protocol):
 
 
 class Sessions:
-    """The sessions in progress. `default`: that of a client that sets nothing."""
+    """The sessions in progress. `default` are the settings of a client that sets nothing."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Sessions:
         self._draining = False
 
     def settings(self, request: HTTPConnection) -> Settings:
-        """Return what the key and the query of a request ask for. Raises HttpError."""
+        """Return the settings from the key and the query of a request. Raises HttpError."""
         name = request.query_params.get("model", "")
         key = token_of(request.scope, request.headers)
         settings = self._client_keys.get(key) or self._default
@@ -116,7 +116,7 @@ class Sessions:
 
     @asynccontextmanager
     async def lend(self) -> AsyncGenerator[ModelSet]:
-        """Lend a set of parts. Raises HttpError."""
+        """Lend a set of models. Raises HttpError."""
         if not self._pool.has_brains:
             raise HttpError(404, "No chat model is loaded here.", code="model_not_found")
         if self._draining:
@@ -125,7 +125,7 @@ class Sessions:
             yield parts
 
     async def run(self, transport: Transport, parts: ModelSet, settings: Settings) -> None:
-        """Serve a client until either side closes. The parts are free again afterwards."""
+        """Serve a client until either side closes. The models are free again afterwards."""
         connection = Connection(transport, parts, settings, self)
         self._connections.add(connection)
         try:
@@ -134,14 +134,14 @@ class Sessions:
             self._connections.discard(connection)
 
     async def drain(self) -> None:
-        """Let each answer end, then close each connection. No new answer begins."""
+        """End each answer, then close each connection. No new answer begins."""
         self._draining = True
         waiting = [connection.drained() for connection in self._connections]
         await asyncio.gather(*waiting)
 
 
 class Connection:
-    """One client: reads what it sends, and writes what the session sends."""
+    """One client: reads its messages, and writes those of the session."""
 
     def __init__(
         self, transport: Transport, parts: ModelSet, settings: Settings, sessions: Sessions
@@ -153,18 +153,18 @@ class Connection:
         self._active_at = self._loop.time()
         self._out: asyncio.Queue[Out] = asyncio.Queue()
         self._queued = 0
-        """the bytes in the queue"""
+        """the number of bytes in the queue"""
         self._begun = asyncio.Event()
-        """the engine is ready, or has failed"""
+        """the event that is set once the engine is ready or has failed"""
         self._drained = asyncio.Event()
         self._draining = False
         self._closed = False
-        """a `Close` was put into the queue"""
+        """whether a `Close` was queued"""
         self._engine = self._made_engine(parts)
         self._session = RealtimeSession(self._engine, sessions.config, settings, self)
 
     async def run(self) -> None:
-        """Serve until either side closes. The parts are free again afterwards."""
+        """Serve until either side closes. The models are free again afterwards."""
         self._engine.start()
         writer = asyncio.create_task(self._write())
         try:
@@ -186,7 +186,7 @@ class Connection:
             await to_thread.run_sync(self._engine.close)
 
     async def drained(self) -> None:
-        """Close the connection once each answer is made and played, or after DRAIN_SECONDS."""
+        """Close the connection once each answer is generated and played, or after DRAIN_SECONDS."""
         self._draining = True
         if not self._speaking:
             self._close(GOING_AWAY)
@@ -195,9 +195,9 @@ class Connection:
                 await self._drained.wait()
 
     async def _read(self) -> None:
-        """Take what comes. Raises Disconnected and TimeoutError.
+        """Read and handle messages. Raises Disconnected and TimeoutError.
 
-        Some clients send before `session.created`. The connection keeps that until then.
+        Some clients send before `session.created`; their messages wait until then.
         """
         await self._begun.wait()
         while True:
@@ -232,7 +232,7 @@ class Connection:
             self._queued -= len(out) if isinstance(out, bytes) else 0
 
     def _close(self, code: int, reason: str = "") -> None:
-        """Close the connection after what waits. Nothing is sent afterwards."""
+        """Close the connection after the queued messages. Nothing is sent afterwards."""
         if not self._closed:
             self._closed = True
             self._out.put_nowait(Close(code, reason))
@@ -243,7 +243,7 @@ class Connection:
 
     @property
     def waiting(self) -> int:
-        """The bytes of speech that the client has not taken yet. Any thread."""
+        """The bytes of speech that the client has not received yet. Any thread."""
         return self._queued if self.output is None else self.output.waiting
 
     def send(self, event: Json) -> None:
@@ -263,7 +263,7 @@ class Connection:
             self._close(GOING_AWAY)
 
     def answered(self, turn: Turn) -> None:
-        """Count an answer."""
+        """Count a finished answer."""
         stages = {
             "first_token": turn.ttft_ms, "total": turn.total_ms, "hidden": turn.speculative_s * 1000
         }  # fmt: skip
@@ -271,15 +271,15 @@ class Connection:
         self._sessions.metrics.took(ENDPOINT, 0.0, **took)
 
     def failed(self) -> None:
-        """Close the connection, because the engine has failed."""
+        """Close the connection because the engine has failed."""
         self._begun.set()
         self._close(INTERNAL_ERROR)
 
     def deliver(self, event: SessionEvent) -> None:
-        """Take an event of any thread.
+        """Schedule `take_event` on the event loop. Any thread.
 
-        After the beginning no state shows in the protocol, and each event that wakes the loop takes
-        the interpreter from the turn.
+        Events that the protocol does not show, such as states after the start, are dropped, because
+        each event that wakes the loop takes the interpreter from the turn.
         """
         if isinstance(event, StateChanged) and self._begun.is_set():
             return
@@ -287,7 +287,7 @@ class Connection:
             self._loop.call_soon_threadsafe(self._session.take_event, event)
 
     def _made_engine(self, parts: ModelSet) -> Engine:
-        """Return an engine on lent parts, with the wire as its microphone and speaker."""
+        """Return an engine on shared models, with the wire as its microphone and speaker."""
         assert parts.brain is not None
         config = self._sessions.config
         vad = replace(config.vad, hands_free=False, listen_while_speaking=False, name="")

@@ -1,4 +1,4 @@
-"""The items of a session, in their order, and what a client does to them."""
+"""The items of a session in order, and the client's changes to them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_ITEMS = 1000
 
 
 class Conversation:
-    """Shows its items to `client`. The history of `engine` follows them."""
+    """Reports its items to `client`, and updates the history of `engine`."""
 
     def __init__(self, client: Client, engine: Engine) -> None:
         self._client = client
@@ -40,7 +40,8 @@ class Conversation:
         self._spoken: deque[Item] = deque(maxlen=SPOKEN_TURNS)
         """the answers that can be truncated"""
         self._truncating: list[tuple[Item, int]] = []
-        """items of which the engine has not said yet what was heard, and their milliseconds"""
+        """truncated items, with their milliseconds, whose heard part the engine has not reported
+        yet"""
 
     @property
     def last_id(self) -> str | None:
@@ -57,7 +58,7 @@ class Conversation:
         return self._items[place - 1].id if place else None
 
     def add(self, item: Item, place: int | None = None) -> None:
-        """Add an item, at the end or at `place`, and show it."""
+        """Add an item, at the end or at `place`, and report it."""
         place = len(self._items) if place is None else place
         previous = self._items[place - 1].id if place else None
         self._items.insert(place, item)
@@ -66,7 +67,7 @@ class Conversation:
             self._show(f"conversation.item.{what}", item=shown, previous_item_id=previous)
 
     def append(self, item: Item) -> None:
-        """Add an item that its response shows."""
+        """Append an item that its response reports."""
         self._items.append(item)
         if item.kind == "audio":
             self._spoken.append(item)
@@ -74,7 +75,7 @@ class Conversation:
     # The client. These raise HttpError.
 
     def create(self, event: CreateItem) -> Item:
-        """Add a text, a call or its result. Returns its item."""
+        """Add a text, a call or its result. Return its item."""
         item = item_of(event.item)
         place, after = self._place(item, event.previous_item_id)
         if isinstance(item, ResultItem):
@@ -97,7 +98,7 @@ class Conversation:
         self._show("conversation.item.retrieved", item=item.as_json())
 
     def delete(self, name: str) -> Item:
-        """Remove an item. Returns it."""
+        """Remove an item. Return it."""
         item = self._find(name, "item_delete_invalid_item_id")
         if item.status == "in_progress":
             raise invalid("The item is still being made. Cancel its response.", "item_id")
@@ -108,7 +109,7 @@ class Conversation:
         return item
 
     def truncatable(self, event: TruncateItem) -> Item:
-        """Return the item that is to be truncated."""
+        """Return the item that the client wants to truncate. Raises HttpError."""
         item = self._find(event.item_id, "item_truncate_invalid_item_id")
         if item not in self._spoken:
             raise invalid(
@@ -124,13 +125,13 @@ class Conversation:
         return item
 
     def cut(self, item: Item, ms: int) -> None:
-        """Keep what was heard of a spoken answer in its first `ms`. `was_cut` follows."""
+        """Reduce a spoken answer to what was heard in its first `ms`. `was_cut` follows."""
         if item in self._spoken and item.turn is not None:
             self._truncating.append((item, ms))
             self._engine.post(Truncate(item.turn, ms / 1000))
 
     def was_cut(self, turn: int, text: str) -> None:
-        """Show that `text` was heard of the answer of `turn`."""
+        """Report that `text` was heard of the answer of `turn`."""
         for waiting in self._truncating:
             item, ms = waiting
             if item.turn == turn:
@@ -146,21 +147,21 @@ class Conversation:
         self._client.send(server_event(kind, **fields))
 
     def _call(self, call_id: str) -> CallItem:
-        """Return the call of an id. Raises HttpError."""
+        """Return the call with this id. Raises HttpError."""
         for item in self._items:
             if isinstance(item, CallItem) and item.call_id == call_id:
                 return item
         raise invalid(f"There is no call {call_id!r}.", "item.call_id")
 
     def _find(self, name: str, code: str) -> Item:
-        """Return the item of an id. Raises HttpError with `code`."""
+        """Return the item with this id. Raises HttpError with `code`."""
         for item in self._items:
             if item.id == name:
                 return item
         raise invalid(f"There is no item {name!r}.", "item_id", code)
 
     def _place(self, item: Item, previous: str | None) -> tuple[int, int | None]:
-        """Return where a new item goes, and the turn before it; None: at the end. Raises HttpError.
+        """Return the place of a new item, and the turn before it, if any. Raises HttpError.
 
         The client names the item before it by `previous`; "root" is the beginning.
         """

@@ -1,4 +1,4 @@
-"""`input_audio_buffer`: what a client has said and has not committed yet."""
+"""`input_audio_buffer`: the client's sound that is not committed yet."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ if TYPE_CHECKING:
     from voxtui.serve.realtime.wire_audio import Frames
 
 MUTED = 1e-3
-"""Peak of a microphone that is off, with the noise of the codec. The buffer begins above it."""
+"""Peak of a muted microphone, with the noise of the codec. Only a louder sound begins the buffer.
+"""
 
 LEAD_FRAMES = 8
-"""A quarter of a second, kept from before the buffer begins."""
+"""Frames (a quarter of a second) from before the buffer begins."""
 
 
 class InputBuffer:
-    """Gives sound to the engine while more of it arrives. Used by the event loop's thread.
+    """Passes sound to the engine while it arrives. Used by the event loop's thread.
 
-    `line` makes its frames. `live`: it comes from a microphone that never stops. Then muted sound
-    is dropped, and a too long utterance keeps its newest part.
+    `line` makes its frames. `live` sound comes from a microphone that never stops: muted sound is
+    then dropped, and a too long utterance is reduced to its newest part.
     """
 
     def __init__(self, engine: Engine, line: Frames, longest: float, live: bool) -> None:
@@ -38,13 +39,13 @@ class InputBuffer:
         self._pushed = 0
         """the number of frames that the engine has"""
         self._recording: int | None = None
-        """the turn that the engine records them for"""
+        """the number of the turn for which the engine records"""
         self._turns: set[int] = set()
-        """begun here, not by the engine"""
+        """the turns that this buffer began, and not the engine"""
 
     @property
     def seconds(self) -> float:
-        """Return how much has not been committed."""
+        """Return the seconds that are not committed."""
         return len(self._frames) * FRAME_SECONDS
 
     def add(self, frames: list[Frame]) -> None:
@@ -81,7 +82,7 @@ class InputBuffer:
         return turn
 
     def forget_recording(self) -> None:
-        """Let the engine drop it. The buffer stays."""
+        """Have the engine drop the recording. The buffer stays."""
         if self._recording is not None:
             self._engine.post(Cancel(self._recording))
         self._recording = None
@@ -92,7 +93,7 @@ class InputBuffer:
         self._line.reset()
 
     def commit(self) -> Item:
-        """End the utterance. Returns its item."""
+        """End the utterance. Return its item."""
         self._begun = True  # also of silence
         self._frames += self._line.flush()
         self.record()
@@ -101,14 +102,14 @@ class InputBuffer:
         return item
 
     def take(self) -> list[Frame]:
-        """Take out what was said, for `commit_taken`."""
+        """Remove and return the frames, for `commit_taken`."""
         frames = self._frames + self._line.flush()
         self.forget_recording()
         self._empty()
         return frames
 
     def commit_taken(self, frames: list[Frame]) -> Item:
-        """Commit what was taken out. Returns its item."""
+        """Commit frames of `take`. Return their item."""
         turn = self._talk(frames)
         self.push(frames)
         return self._release(turn, frames)

@@ -1,29 +1,29 @@
-"""Put packets of sound into their order, and wait for a missing one no longer than is useful."""
+"""Reorder packets of sound, and wait for a missing one only as long as that is useful."""
 
 from __future__ import annotations
 
 from typing import Generic, TypeVar
 
 LATER_PACKETS = 2
-"""A packet counts as lost once so many later ones are there. A lost packet then delays the sound by
-20 ms, and one that was only overtaken is still played."""
+"""Number of later packets after which a packet counts as lost. A lost packet then delays the sound
+by 20 ms, and an overtaken one is still played."""
 
 FAR = 100
-"""A number so far from the expected one begins another stream."""
+"""Distance from the expected number at which another stream begins."""
 
 P = TypeVar("P")
 
 
 class JitterBuffer(Generic[P]):
-    """Packets by their numbers, which wrap after 16 bits."""
+    """Packets by their 16-bit sequence numbers."""
 
     def __init__(self) -> None:
         self._expected = 0
         self._waiting: dict[int, P] | None = None
-        """packets by number; None: before the first one"""
+        """the packets by number, or None before the first one"""
 
     def add(self, number: int, packet: P) -> list[P]:
-        """Take the packet that arrived. Returns those whose turn it is now, perhaps none."""
+        """Add the packet that arrived. Return the packets that are in order now."""
         if self._waiting is None:
             self._expected, self._waiting = number, {}
         ahead = self._ahead(number)
@@ -42,5 +42,5 @@ class JitterBuffer(Generic[P]):
         return ready
 
     def _ahead(self, number: int) -> int:
-        """Return how many packets `number` is after the expected one; negative: before it."""
+        """Return the distance of `number` from the expected one; negative if it is before it."""
         return (number - self._expected + 2**15) % 2**16 - 2**15

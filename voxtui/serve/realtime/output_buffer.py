@@ -1,4 +1,4 @@
-"""`output_audio_buffer`: the answers that the server itself plays, in real time, into a track."""
+"""`output_audio_buffer`: answers that the server itself plays into a track, in real time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from voxtui.serve.realtime.session_settings import Json
 
 TRACK_RATE = 48_000
-"""Hz, as Opus has it."""
+"""Sample rate of Opus in Hz."""
 
 
 class Client(Protocol):
@@ -23,15 +23,15 @@ class Client(Protocol):
 
     @property
     def output(self) -> OutputBuffer | None:
-        """What plays the answers over a track; None: the client gets their sound as events."""
+        """The buffer that plays the answers over a track; None if sound is sent as events."""
 
     def send(self, event: Json) -> None: ...
 
     def answered(self, turn: Turn) -> None:
-        """Count an answer that has ended."""
+        """Count a finished answer."""
 
     def failed(self) -> None:
-        """Close the connection, because the engine has failed."""
+        """Close the connection because the engine has failed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,9 +39,9 @@ class _PlayedAnswer:
     response_id: str
     item: Item
     pcm: bytearray = field(default_factory=bytearray)
-    """what is not played yet"""
+    """the sound that is not played yet"""
     played: int = 0
-    """bytes"""
+    """the number of bytes played"""
     complete: bool = False
 
 
@@ -53,9 +53,9 @@ class OutputBuffer:
 
     def __init__(self) -> None:
         self.client: Client | None = None
-        """gets an event as an answer begins and ends to play"""
+        """the receiver of events at the start and end of each played answer"""
         self.begun = asyncio.Event()
-        """an answer is being played"""
+        """the event that is set while an answer is being played"""
         self._answers: deque[_PlayedAnswer] = deque()
 
     @property
@@ -65,23 +65,23 @@ class OutputBuffer:
 
     @property
     def playing(self) -> bool:
-        """Return whether something waits to be played, or may still be added."""
+        """True if sound waits to be played, or may still be added."""
         return bool(self._answers)
 
     def add(self, response_id: str, item: Item, pcm: bytes) -> None:
-        """Play the next piece of an answer."""
+        """Queue the next piece of an answer."""
         if not self._answers or self._answers[-1].response_id != response_id:
             self._answers.append(_PlayedAnswer(response_id, item))
         self._answers[-1].pcm += pcm
         self.begun.set()
 
     def complete(self, response_id: str) -> None:
-        """Say that nothing follows of an answer."""
+        """Take note that an answer is complete."""
         for answer in self._answers:
             answer.complete = answer.complete or answer.response_id == response_id
 
     def take(self, count: int) -> bytes:
-        """Return the next `count` bytes to play; silence where there are none."""
+        """Return the next `count` bytes to play, or silence without sound."""
         taken = bytearray()
         while self._answers and len(taken) < count:
             answer, missing = self._answers[0], count - len(taken)
@@ -102,7 +102,7 @@ class OutputBuffer:
         return bytes(taken.ljust(count, b"\0"))
 
     def clear(self) -> tuple[Item, float] | None:
-        """Drop everything. Returns the item that was being played, and its seconds so far."""
+        """Drop everything. Return the item that was being played, and its seconds so far."""
         if not self._answers:
             return None
         answer = self._answers[0]

@@ -1,6 +1,6 @@
-"""The events of the protocol: what a client sends, and the items and responses that it is shown.
+"""The events of the protocol: those of a client, and the items and responses shown to it.
 
-Nothing here sends or waits. The fields are those that strict clients demand.
+Nothing here sends or waits. The fields are those that strict clients require.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from voxtui.serve.realtime.session_settings import (
 from voxtui.storage.derived_latencies import stages
 
 MOST_METADATA = 16
-"""pairs"""
+"""Maximum number of pairs."""
 
 T = TypeVar("T")
 
@@ -36,7 +36,6 @@ def new_id(prefix: str) -> str:
 
 
 def server_event(kind: str, **fields: object) -> Json:
-    """Return an event for the client."""
     return {"type": kind, "event_id": new_id("event"), **fields}
 
 
@@ -88,7 +87,7 @@ class DeleteItem(_Event, frozen=True, tag="conversation.item.delete"):
 
 
 class ClearOutput(_Event, frozen=True, tag="output_audio_buffer.clear"):
-    """WebRTC only. On a WebSocket the client itself holds what it has not played."""
+    """Clear the output; WebRTC only. On a WebSocket the client holds what is not played."""
 
 
 ClientEvent: TypeAlias = (
@@ -113,7 +112,7 @@ class _Id(msgspec.Struct):
 
 
 def parse(message: str | bytes) -> ClientEvent:
-    """Return the event in a message. Raises HttpError with the client's own id of it."""
+    """Parse a message. Raises HttpError with the client's own id of the event."""
     try:
         return _decoder.decode(message)
     except msgspec.ValidationError as error:
@@ -135,7 +134,7 @@ PARTS: dict[Role, tuple[str, ...]] = {
     "system": ("input_text",),
     "assistant": ("output_text", "output_audio"),
 }
-"""What a message may hold"""
+"""The content types of a message, by role."""
 
 
 @dataclass(slots=True, eq=False)
@@ -146,14 +145,14 @@ class Item:
     kind: Literal["text", "audio"]
     id: str = field(default_factory=lambda: new_id("item"))
     text: str | None = None
-    """the words; None: not known yet"""
+    """the words, or None if they are not known yet"""
     turn: int | None = None
-    """its number in the history of the engine"""
+    """the number of its turn in the engine's history"""
     status: Literal["in_progress", "completed", "incomplete"] = "completed"
     seconds: float = 0.0
-    """seconds of its sound"""
+    """the seconds of its sound"""
     captured: bool = False
-    """the engine has taken the utterance"""
+    """whether the engine has taken the utterance"""
 
     def as_json(self) -> Json:
         way = "output" if self.role == "assistant" else "input"
@@ -172,7 +171,7 @@ class Item:
 
 @dataclass(slots=True, eq=False)
 class CallItem(Item):
-    """The call of a function of the client."""
+    """The call of a client's function."""
 
     role: Role = "assistant"
     kind: Literal["text", "audio"] = "text"
@@ -189,7 +188,7 @@ class CallItem(Item):
 
 @dataclass(slots=True, eq=False)
 class ResultItem(Item):
-    """The result of a call. Its text is the output."""
+    """The result of a call, with the output as its text."""
 
     role: Role = "user"
     kind: Literal["text", "audio"] = "text"
@@ -235,7 +234,7 @@ _CLIENT_ITEM: Any = _ClientItem
 
 
 def item_of(given: object) -> Item:
-    """Return the item that a client wants to add: a text, a call or a result. Raises HttpError."""
+    """Return the item that a client adds: a text, a call or a result. Raises HttpError."""
     whole = given
     if isinstance(given, dict):
         fields: Json = dict(given)  # type: ignore[reportUnknownArgumentType]
@@ -266,7 +265,7 @@ def _text_of(item: _Message) -> str:
 
 @dataclass(slots=True, eq=False)
 class Response:
-    """An answer in progress, and the events that show it."""
+    """An answer in progress, and the events that report it."""
 
     settings: Settings
     conversation_id: str
@@ -275,9 +274,9 @@ class Response:
     turn: int = 0
     item: Item | None = None
     cancelled: bool = False
-    """True if the client cancelled it"""
+    """whether the client cancelled it"""
     silenced: bool = False
-    """True if the rest of its sound is not played"""
+    """whether the rest of its sound is dropped"""
     heard: str | None = None
     """the heard part, once the answer was cut off"""
     calls: list[CallItem] = field(default_factory=list["CallItem"])
@@ -387,7 +386,7 @@ class Response:
 
 
 def timing(turn: Turn) -> Json:
-    """Return where the time of a turn went, in milliseconds after the commit."""
+    """Return the stages of a turn, in milliseconds after the commit."""
 
     def rounded(seconds: float) -> float:
         return round(seconds * 1000, 1)
@@ -409,13 +408,13 @@ class _ClientResponse(msgspec.Struct):
 
 
 OWN_FIELDS = ("conversation", "input", "metadata")
-"""What only `response.create` has"""
+"""Fields that only `response.create` has."""
 
 OUTSIDE = "Answers outside of the conversation are not supported."
 
 
 def response_of(given: object, settings: Settings, conversation_id: str) -> Response:
-    """Return the response that a client asks for. Raises HttpError."""
+    """Return the response that a client requests. Raises HttpError."""
     if given is None:
         return Response(settings, conversation_id, None)
     settings_of_it = object_of(given, "response")
@@ -449,7 +448,7 @@ def _details(status: str, turn: Turn, by_client: bool) -> Json:
 
 
 def _usage(turn: Turn) -> Json:
-    """Return the tokens of a response. Those of the prompt hold the user's sound, too."""
+    """Return the token counts of a response. Those of the prompt include the user's sound."""
     return {
         "total_tokens": turn.prompt_tokens + turn.tokens,
         "input_tokens": turn.prompt_tokens,

@@ -1,7 +1,7 @@
-"""One session: the client's events in, the engine's events in, the server's events out.
+"""One session: turns the events of the client and of the engine into events of the server.
 
-It runs on the event loop's thread and never waits. Turns are the engine's: this module only names
-them as the items and responses of the protocol.
+It runs on the event loop's thread and never waits. The engine makes the turns; this module only
+reports them as items and responses of the protocol.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from voxtui.settings.schema import Config
 
 SHORTEST_COMMIT = 0.1
-"""Seconds of sound. OpenAI refuses less."""
+"""Minimum seconds of a committed sound, by OpenAI's rule."""
 
 NO_WORDS = "No words were recognised in this sound."
 
@@ -73,24 +73,23 @@ class Hearing:
 
     item: Item
     create: CreateResponse | None = None
-    """the answer that the client has asked for"""
+    """the answer that the client requested meanwhile"""
 
 
 @dataclass(slots=True, eq=False)
 class Answering:
-    """A response is in progress. All else waits for its end."""
+    """A response is in progress. Everything else waits for its end."""
 
     response: Response
     held: list[Frame] = field(default_factory=list[Frame])
-    """sound that must not interrupt"""
+    """sound that must not interrupt the answer"""
     commits: list[tuple[protocol.Commit, list[Frame]]] = field(
         default_factory=list[tuple[protocol.Commit, list[Frame]]]
     )
 
 
 class RealtimeSession:
-    """The events of `engine`, as the protocol's to `client`. Where it has an `output`, sound comes
-    and goes over tracks."""
+    """Translates between `engine` and `client`. With an `output`, sound is sent over tracks."""
 
     def __init__(self, engine: Engine, config: Config, settings: Settings, client: Client) -> None:
         self._engine = engine
@@ -105,12 +104,13 @@ class RealtimeSession:
         self._begun = False
         self._phase: Idle | Hearing | Answering = Idle()
         self._waiting: deque[protocol.ClientEvent | Samples] = deque()
-        """what the client has sent, and what was not done yet"""
+        """events and sound of the client that are not handled yet"""
         self._unheard = self._syncing = False
-        """the engine may not have heard all sound in which it detects speech; it was asked"""
+        """`_unheard`: whether the engine may not have heard all sound in which it detects speech;
+        `_syncing`: whether it was asked to report that it has"""
         self._conversation = Conversation(client, engine)
         self._by_turn: dict[int, Item] = {}
-        """the user's items by the turn of their utterance"""
+        """the user's items by turn"""
         self._pcm = PcmStream()
         longest, live = config.audio.max_utterance_s, self._output is not None
         self._line = Frames(TRACK_RATE if live else RATE)
@@ -123,21 +123,21 @@ class RealtimeSession:
     # The client.
 
     def take_message(self, message: str | bytes) -> None:
-        """Do what a message says, or answer it with an error. The session goes on."""
+        """Handle a message. An error is reported to the client, and the session goes on."""
         with self._reporting(None):
             self._waiting.append(protocol.parse(message))
         self._go_on()
 
     def take_sound(self, samples: Samples) -> None:
-        """Hear what comes next on the track, at TRACK_RATE."""
+        """Hear the next sound of the track, at TRACK_RATE."""
         self._waiting.append(samples)
         self._go_on()
 
     def _go_on(self) -> None:
-        """Do what waits, in its order.
+        """Handle waiting events in order.
 
-        All but sound waits until the engine has heard the sound before it, because only then it is
-        known whether speech goes on. During an answer it does not matter.
+        Anything but sound waits until the engine has heard the sound before it, because only then
+        it is known whether speech goes on. During an answer that does not matter.
         """
         while self._waiting:
             sound = isinstance(self._waiting[0], np.ndarray | protocol.Append)
@@ -201,7 +201,7 @@ class RealtimeSession:
             raise no_templates("session")
 
     def _use_settings(self) -> None:
-        """Have the engine read the instruction and listen as the session says."""
+        """Have the engine read the instruction, and detect speech as the session says."""
         options = self._settings.options(self._conversation.system_texts)
         vad = self._settings.vad(self._config.vad)
         self._engine.post(UseReplyOptions(options, answers=False, vad=vad))
@@ -276,7 +276,7 @@ class RealtimeSession:
         self._conversation.add(item)
 
     def _clear_output(self) -> None:
-        """Stop what is played. The conversation keeps what was."""
+        """Stop the playback. The conversation keeps what was played."""
         if isinstance(self._phase, Answering):
             self._phase.response.silenced = True
         cleared = self._output and self._output.clear()
@@ -313,7 +313,7 @@ class RealtimeSession:
         self._engine.post(Cancel(phase.response.turn))
 
     def _show(self, response: Response) -> Item:
-        """Show the item of the answer, with its first piece."""
+        """Report the item of the answer, with its first piece."""
         if response.item is None:
             for event in response.begin(self._conversation.last_id):
                 self._emit(**event)
@@ -360,7 +360,7 @@ class RealtimeSession:
     # The engine.
 
     def take_event(self, event: SessionEvent) -> None:
-        """Show what the engine reports."""
+        """Report an event of the engine to the client."""
         match event:
             case Sound():
                 self._take_answer(event)
@@ -436,7 +436,7 @@ class RealtimeSession:
     def _speech_ended(self, item: Item, at: float, spoken: bool) -> None:
         """End speech that was detected until `at`. Ignored for push to talk.
 
-        `spoken` False: nothing was said.
+        `spoken` is False if it had too little speech.
         """
         hearing = self._phase
         if not isinstance(hearing, Hearing) or hearing.item is not item:
@@ -484,14 +484,14 @@ class RealtimeSession:
 
     @contextmanager
     def _reporting(self, event_id: str | None) -> Generator[None]:
-        """Answer what cannot be done with an error. The session goes on."""
+        """Report an HttpError inside the context to the client. The session goes on."""
         try:
             yield
         except HttpError as refusal:
             self._emit("error", error={"event_id": event_id, **refusal.error})
 
     def report_error(self, message: str, code: str) -> None:
-        """Say why the session ends."""
+        """Report why the session ends."""
         error = {"type": SERVER, "code": code, "message": message, "param": None}
         self._emit("error", error={**error, "event_id": None})
 

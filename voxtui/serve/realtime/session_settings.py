@@ -1,7 +1,7 @@
-"""The settings of a session, as `session.update` and `response.create` name them.
+"""The settings of a session, as in `session.update` and `response.create`.
 
-Each field is obeyed, is echoed (docs/serve.md says which have no effect), or is refused by name.
-Fields as in https://platform.openai.com/docs/api-reference/realtime (openai 3.54).
+Each field is used, echoed (docs/serve.md says which have no effect), or refused by name. Fields as
+in https://platform.openai.com/docs/api-reference/realtime (openai 3.54).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from voxtui.serve.openai_types import HttpError
 from voxtui.settings.schema import VadConfig
 
 RATE = 24_000
-"""Hz of the sound in both directions"""
+"""Sample rate in Hz, in both directions."""
 
 LONGEST_INSTRUCTIONS = 4000
-"""Characters. The embedded model reads them with the conversation in one context."""
+"""Maximum characters. The embedded model reads them with the conversation in one context."""
 
 SESSION_SECONDS = 3600
 
@@ -29,7 +29,7 @@ EAGERNESS_MS = {"low": 1200, "medium": 800, "auto": 800, "high": 400}
 """Silence after which `semantic_vad` ends an utterance. Only the silence is judged here."""
 
 PREROLL_MS = 350
-"""Sound that is recorded from before detected speech. `prefix_padding_ms` does not change it."""
+"""Length of the pre-roll of detected speech. `prefix_padding_ms` does not change it."""
 
 Json: TypeAlias = dict[str, Any]
 
@@ -37,7 +37,7 @@ OF_RESPONSE = frozenset({
     "audio", "instructions", "max_output_tokens", "output_modalities", "parallel_tool_calls",
     "prompt", "reasoning", "tool_choice", "tools",
 })  # fmt: skip
-"""The fields of `session.update` that `response.create` has too"""
+"""Fields that `session.update` and `response.create` share."""
 
 NULLABLE = frozenset(
     {"turn_detection", "transcription", "noise_reduction", "include", "tracing", "prompt"}
@@ -54,7 +54,7 @@ class Format(_Struct, frozen=True):
 
 
 class Transcription(_Struct, frozen=True, omit_defaults=True):
-    """Asks for the words of the user. The recogniser that is loaded writes them."""
+    """Requests the user's words. The loaded recogniser writes them."""
 
     model: str | None = None
     language: str | None = None
@@ -88,7 +88,7 @@ class ServerVad(_Detection, frozen=True, tag="server_vad"):
 
 
 class SemanticVad(_Detection, frozen=True, tag="semantic_vad"):
-    """Ends an utterance by its silence too: the words are not judged."""
+    """Ends an utterance by its silence, too: the words are not judged."""
 
     eagerness: Literal["low", "medium", "high", "auto"] = "auto"
 
@@ -121,7 +121,7 @@ class FunctionTool(_Struct, frozen=True):
 
 
 class NamedTool(_Struct, frozen=True):
-    """Demands a call of one tool."""
+    """A request that the model call one tool."""
 
     name: Name
     type: Literal["function"] = "function"
@@ -133,7 +133,7 @@ class Audio(_Struct, frozen=True):
 
 
 class Settings(_Struct, frozen=True):
-    """The session in force."""
+    """The settings in use."""
 
     model: str
     audio: Audio
@@ -152,10 +152,11 @@ class Settings(_Struct, frozen=True):
     parallel_tool_calls: bool | None = None
     reasoning: Json | None = None
     x_voxtui: bool | None = None
-    """the client also wants what OpenAI does not send: captions, and the stages of each answer"""
+    """whether the client also wants what OpenAI does not send: captions, and the stages of an
+    answer"""
 
     def as_json(self, session_id: str, expires_at: int, vad: VadConfig) -> Json:
-        """Return the session as the client sees it. `vad`: how speech is detected by default."""
+        """Return the session as the client sees it. `vad` is the default detection."""
         whole: Json = msgspec.to_builtins(self)
         if isinstance(self.detection, ServerVad):
             in_force = self.detection.vad(vad)
@@ -172,7 +173,7 @@ class Settings(_Struct, frozen=True):
         return {"id": session_id, "object": kind, "expires_at": expires_at, **shown}
 
     def updated(self, session: Json) -> Settings:
-        """Return the settings after `session.update`. Omitted fields stay. Raises HttpError."""
+        """Return the settings after `session.update`; omitted fields stay. Raises HttpError."""
         return self._checked(session, "session")
 
     def for_response(self, response: Json) -> Settings:
@@ -199,7 +200,7 @@ class Settings(_Struct, frozen=True):
 
     @property
     def functions(self) -> list[Function]:
-        """Return the functions that may be called."""
+        """Return the callable functions."""
         return [] if self.tool_choice == "none" else [tool.function for tool in self.tools]
 
     @property
@@ -208,17 +209,17 @@ class Settings(_Struct, frozen=True):
 
     @property
     def answers_speech(self) -> bool:
-        """True if detected speech is answered unasked."""
+        """True if detected speech is answered without a request."""
         detects = self.detection is not None and self.detection.create_response
         return detects and self.type == "realtime"
 
     @property
     def transcribes(self) -> bool:
-        """True if the client wants to know what was said."""
+        """True if the client requests the user's words."""
         return self.audio.input.transcription is not None or self.type == "transcription"
 
     def vad(self, vad: VadConfig) -> VadConfig:
-        """Return how to detect speech."""
+        """Return the settings of the detector."""
         detects = self.detection is not None
         own = msgspec.structs.replace(vad, hands_free=detects, listen_while_speaking=False, name="")
         return self.detection.vad(own) if self.detection is not None else own
@@ -228,7 +229,7 @@ class Settings(_Struct, frozen=True):
         return "audio" in self.output_modalities
 
     def options(self, said_by_system: list[str]) -> ReplyOptions:
-        """Return how to answer. `said_by_system`: texts of system items."""
+        """Return the options of an answer. `said_by_system` are the texts of system items."""
         texts = [text for text in (self.instructions, *said_by_system) if text]
         most = self.max_output_tokens
         speed = self.audio.output.speed
@@ -245,7 +246,7 @@ class Settings(_Struct, frozen=True):
 
 
 def default_settings(model: str, voice: str) -> Settings:
-    """Return the session of a client that sets nothing."""
+    """Return the settings of a client that sets nothing."""
     return Settings(model=model, audio=Audio(AudioInput(), AudioOutput(voice)))
 
 
@@ -263,7 +264,7 @@ def unknown(param: str) -> HttpError:
 
 
 def invalid_field(error: msgspec.ValidationError, param: str) -> HttpError:
-    """Return the refusal of a value within `param`, by the name of its field."""
+    """Return the error for an invalid value within `param`, with the name of its field."""
     what, _, where = str(error).partition(" - at `$")
     place = param + where.rstrip("`").replace("[...]", "")
     if field := re.search(r"(unknown|required) field `(.*)`", what):
@@ -280,7 +281,7 @@ def object_of(value: object, param: str) -> Json:
 
 
 def _merged(old: Json, new: Json) -> Json:
-    """Return `old` with the fields of `new`. Only `audio` is merged more deeply."""
+    """Return `old` with the fields of `new`. Only `audio` is merged recursively."""
     merged = dict(old)
     for name, value in new.items():
         before = merged.get(name)

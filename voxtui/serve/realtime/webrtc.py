@@ -1,7 +1,7 @@
 """A peer connection as the transport of a session.
 
-Messages go over the data channel that the client opens, the microphone comes on one track and the
-answers go out on another. No STUN and no TURN server is asked.
+Messages use the data channel that the client opens; one track carries the microphone and another
+one the answers. No STUN or TURN server is used.
 """
 
 from __future__ import annotations
@@ -42,41 +42,41 @@ if TYPE_CHECKING:
 CHANNEL = "oai-events"
 
 FRAME_SAMPLES = TRACK_RATE // 50
-"""20 ms, a packet of Opus"""
+"""Samples of 20 ms, an Opus packet."""
 
 CONNECT_SECONDS = 15.0
-"""A client that has not opened its data channel after so long is given up."""
+"""Maximum time in which a client must open its data channel."""
 
 IN_FLIGHT_SECONDS = 0.06
-"""A message overtakes the sound before it: two packets, and what the sender's device holds."""
+"""Time by which a message overtakes the sound before it: two packets, and the sender's buffer."""
 
 DECODING_SECONDS = 2.0
-"""Longest wait for the decoder after that. On a busy machine it is behind."""
+"""Maximum further wait for the decoder, which is late on a busy machine."""
 
 MOST_MESSAGES = 1000
 
 MOST_RECEIVED = 2000
-"""Messages and packets of sound (20 ms) that the session has not taken. It takes none while it is
-loading or ends."""
+"""Maximum messages and packets (20 ms) that wait for the session. It takes none while it is loading
+or ending."""
 
 MOST_BUFFERED = 4 * 2**20
-"""Bytes of messages that a client has not taken."""
+"""Maximum bytes of messages that a client has not received."""
 
 MOST_MESSAGE_CHARACTERS = 256 * 1024
 
 FLUSH_SECONDS = 1.0
 
 SILENT_FRAMES = 10
-"""are sent after an answer, so that it does not end in a sound that the receiver draws out."""
+"""Number of silent frames after an answer, so that the receiver does not extend its last sound."""
 
 LATE_SECONDS = 0.2
-"""After a stall longer than this the lost time is not made up."""
+"""Length of a stall from which the lost time is not made up."""
 
 Received: TypeAlias = "str | bytes | Samples"
 
 
 class Call:
-    """A transport. `addresses`: those of this machine to offer; None: all of them.
+    """A transport. It offers `addresses` of this machine, or all of them (None).
 
     Used by the event loop's thread.
     """
@@ -91,7 +91,7 @@ class Call:
         self._peer = RTCPeerConnection(configuration)
         self._channel: RTCDataChannel | None = None
         self._opened = asyncio.Event()
-        """the channel is open, or never will be"""
+        """the event that is set once the channel is open, or can never be"""
         self._left = False
         self._closing: asyncio.Task[None] | None = None
         self._messages: asyncio.Queue[str | bytes] = asyncio.Queue(MOST_MESSAGES)
@@ -103,7 +103,7 @@ class Call:
         self._peer.on("connectionstatechange", self._connection_changed)
 
     async def answer(self, offer: str) -> str:
-        """Return the answer to an offer. Raises HttpError; the call is closed then."""
+        """Return the answer to an offer. Raises HttpError and then closes the call."""
         try:
             return await self._answer(offer)
         except BaseException:
@@ -154,7 +154,7 @@ class Call:
             raise Disconnected from closed
 
     async def close(self, code: int = 0, reason: str = "") -> None:
-        """Send what is left, and hang up. `code` and `reason` have no place in WebRTC."""
+        """Send what is left, and hang up. WebRTC cannot carry `code` and `reason`."""
         end = self._loop.time() + FLUSH_SECONDS
         while not self._left and self._unsent and self._loop.time() < end:
             await asyncio.sleep(0.01)  # aiortc reports an amount, not that all was sent
@@ -164,7 +164,7 @@ class Call:
         await asyncio.shield(self._closing)  # aiortc never ends a close that was cancelled
 
     def leave(self) -> None:
-        """End the session, because the client has left or shall."""
+        """End the session, because the client has disconnected or must."""
         self._left = True
         self._timer.cancel()
         for task in self._tasks:
@@ -175,7 +175,7 @@ class Call:
 
     @property
     def _unsent(self) -> bool:
-        """Return whether messages, or the end of an answer's sound, are still to be sent."""
+        """Return True if messages, or the end of an answer's sound, are still to be sent."""
         messages = self._channel is not None and self._channel.bufferedAmount > 0
         return messages or self._answers.sounding
 
@@ -230,8 +230,8 @@ class Call:
 class _AnswerTrack(MediaStreamTrack):
     """Plays an output buffer in real time, and nothing between the answers.
 
-    Silence would be sent too while the models work, and often late. The receiver takes that for the
-    network's jitter, and delays the answer by it.
+    Silence would be sent even while the models work, and often late. The receiver would take that
+    for network jitter, and delay the answer by it.
     """
 
     kind = "audio"
@@ -242,11 +242,11 @@ class _AnswerTrack(MediaStreamTrack):
         self._count = 0
         self._due = 0.0
         self._silent = 0
-        """frames since the last sound"""
+        """the number of frames since the last sound"""
 
     @property
     def sounding(self) -> bool:
-        """Return whether an answer, or the silence after it, is being sent."""
+        """True while an answer, or the silence after it, is being sent."""
         return self._count > 0 and self._silent < SILENT_FRAMES
 
     async def recv(self) -> AudioFrame:
@@ -275,7 +275,7 @@ def _without_names(offer: str) -> str:
     """Return an offer without candidates that only multicast DNS can resolve.
 
     A browser hides its addresses behind such names. They are not needed, because its first packet
-    shows the address. Without an end of the candidates, that packet is waited for.
+    shows the address. The offer also has no end of candidates, so that packet is awaited.
     """
     kept = [
         line for line in offer.splitlines()
@@ -286,15 +286,15 @@ def _without_names(offer: str) -> str:
 
 
 class _Decoding:
-    """A jitter buffer of aiortc that holds nothing, because each packet of Opus is a frame.
+    """A jitter buffer of aiortc without a delay, because each packet of Opus is a frame.
 
-    It knows which packets the decoder, a thread of its own, has not returned yet.
+    It knows which packets the decoder, on a thread of its own, has not returned yet.
     """
 
     def __init__(self) -> None:
         self._origin: int | None = None
         self._added = self._decoded = 0
-        """times of the latest packet, in samples since the first one"""
+        """the times of the latest added and decoded packets, in samples since the first one"""
         self._returned = asyncio.Event()
 
     def add(self, packet: RtpPacket) -> tuple[bool, JitterFrame | None]:
@@ -313,7 +313,7 @@ class _Decoding:
         self._returned.set()
 
     async def caught_up(self) -> None:
-        """Wait until all packets are decoded that have arrived, or for DECODING_SECONDS."""
+        """Wait until all received packets are decoded, or for DECODING_SECONDS."""
         last = self._added
         with suppress(TimeoutError):
             async with asyncio.timeout(DECODING_SECONDS):
@@ -326,10 +326,10 @@ class _Decoding:
 
 
 def _tune(receiver: RTCRtpReceiver, decoding: _Decoding) -> None:
-    """Decode each packet of sound as soon as it is there, in order.
+    """Decode each packet of sound at once, in order.
 
-    aiortc's buffer keeps a packet until the next one is there, so it drops the one before each lost
-    packet too, and stays behind after it. It has no setting for it.
+    aiortc's buffer holds a packet until the next one arrives, so it also drops the one before each
+    lost packet, and stays late after that. It has no setting for this.
     """
     private: Any = receiver
     private.__dict__["_RTCRtpReceiver__jitter_buffer"] = decoding
@@ -343,9 +343,9 @@ def _tune(receiver: RTCRtpReceiver, decoding: _Decoding) -> None:
 
 
 def offer_only(addresses: list[str], receiver: RTCRtpReceiver) -> None:
-    """Have a connection use these addresses only. aioice has no setting for it.
+    """Have a connection use only these addresses, for which aioice has no setting.
 
-    It would leave loopback out, and offer every other address of the machine.
+    It would omit loopback, and offer every other address of the machine.
     """
     ice: Any = receiver.transport.transport.iceGatherer
     connection = ice._connection  # noqa: SLF001

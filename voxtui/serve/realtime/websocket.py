@@ -23,8 +23,6 @@ PROTOCOL = "realtime"
 
 
 class Realtime:
-    """An endpoint."""
-
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 

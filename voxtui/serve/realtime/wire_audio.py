@@ -1,4 +1,4 @@
-"""The wire in the place of a microphone and a speaker."""
+"""The network connection in the place of a microphone and a speaker."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
 
 MOST_WAITING = 4 * 2**20
-"""Bytes of speech that wait for a slow client: 87 s at 24 kHz. More makes the voice wait."""
+"""Maximum bytes of speech that wait for a slow client: 87 s at 24 kHz. Beyond it the voice waits.
+"""
 
 POLL_SECONDS = 0.02
 
 MOST_PLACES = 8000
-"""Messages of sound whose time is known, some minutes of them."""
+"""Number of latest messages of sound whose times are stored, some minutes."""
 
 
 class Frames:
     """Turns sound of `rate` Hz into frames with their capture times.
 
-    No frame is captured before the one before it has ended, because the frames of one sound must
-    not overlap. So sound that comes faster than it was spoken is dated into the future.
-
-    A client removes its own echo, so speech in a frame may interrupt an answer.
+    No frame is captured before the previous one has ended, because frames of one sound must not
+    overlap. Sound that arrives faster than real time is therefore dated into the future. A client
+    removes its own echo, so speech in a frame may interrupt an answer.
     """
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
         self._ended_at = 0.0
-        """capture time of the latest frame"""
+        """the capture time of the latest frame"""
         self._arrived = 0
-        """samples in all"""
+        """the number of samples so far"""
         self._places: deque[tuple[float, float]] = deque(maxlen=MOST_PLACES)
-        """capture times, and seconds of the sound sent up to each"""
+        """capture times, with the seconds of sound sent up to each"""
         self.reset()
 
     @property
     def now(self) -> float:
-        """The present, or the end of the sound if that is later."""
+        """The present time, or the end of the sound if that is later."""
         return max(time.monotonic(), self._ended_at)
 
     def position_ms(self, captured_at: float) -> int:
-        """Return how much sound was sent up to a capture time."""
+        """Return the milliseconds of sound sent up to a capture time."""
         sent = self._arrived / self._rate
         if self._places:
             after = bisect(self._places, (captured_at, sent))
@@ -65,7 +65,7 @@ class Frames:
         return max(0, round(sent * 1000))
 
     def reset(self) -> None:
-        """Drop what is not a whole frame yet."""
+        """Drop the samples of an incomplete frame."""
         self._resampler = Resampler(self._rate, SAMPLE_RATE)
         self._rest = np.zeros(0, np.float32)
 
@@ -81,7 +81,7 @@ class Frames:
         return self._framed(whole)
 
     def flush(self) -> list[Frame]:
-        """Return what is no whole frame yet, padded. The next sound begins anew."""
+        """Return the incomplete frame, padded. The next sound begins anew."""
         samples = np.concatenate([self._rest, self._resampler.flush()])
         self.reset()
         return self._framed(np.pad(samples, (0, -len(samples) % FRAME_SAMPLES)))
@@ -95,7 +95,7 @@ class Frames:
 
 
 class WireMicrophone:
-    """A microphone whose frames are pushed by the session itself."""
+    """A microphone without frames: the session itself pushes them."""
 
     name = "client"
     level = 0.0
@@ -109,28 +109,28 @@ class WireMicrophone:
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """The next piece of the spoken answer."""
+    """The next piece of a spoken answer."""
 
     pcm: bytes
-    """16 bit, mono"""
+    """the samples: 16 bit, mono"""
     seconds: float
 
 
 class Wire(Protocol):
-    """Takes speech to the client. Any thread."""
+    """Sends speech to the client. Any thread."""
 
     @property
     def waiting(self) -> int:
-        """The bytes of speech that the client has not taken yet."""
+        """The bytes of speech that the client has not received yet."""
         ...
 
     def deliver(self, event: Sound) -> None: ...
 
 
 class WireSpeaker:
-    """Hands speech of `rate` Hz to `wire` as fast as it is made, because the client plays it.
+    """Passes speech of `rate` Hz to `wire` as fast as it is made, because the client plays it.
 
-    It marks no first sound, because only the client knows when it plays. Used by the engine's
+    It writes no FIRST_SOUND, because only the client knows when it plays. Used by the engine's
     thread.
     """
 
@@ -140,7 +140,7 @@ class WireSpeaker:
         self._wire = wire
         self._rate = rate
         self._resampler: tuple[float, Resampler] | None = None
-        """the rate of the chunks of the answer in progress, and what converts them"""
+        """the rate of the chunks of the answer in progress, and their resampler"""
         self._seconds = 0.0
 
     def open(self) -> None: ...

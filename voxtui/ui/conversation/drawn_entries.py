@@ -1,4 +1,4 @@
-"""Draws the entries of the conversation: one widget, so that a long one stays fast."""
+"""Draw the entries of the conversation in one widget, so that a long one stays fast."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
 from textual.geometry import Region, Size
-from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar
 from textual.selection import Selection
@@ -26,20 +25,16 @@ from voxtui.ui.conversation.paragraph import KINDS, NO_LOOK, Line, Look, Paragra
 from voxtui.ui.driver.painting import paint_now
 
 DRAWN_SCREENS = 2
-"""Screens of drawn lines that are cached. A drawn line is about fifty objects."""
+"""Number of screens of drawn lines in the cache. A drawn line is about fifty objects."""
 
 WRAP_SECONDS, WRAP_PAUSE_SECONDS = 0.006, 0.01
-"""Time slice and pause for wrapping a long conversation again, because a stall would show."""
-
-NEXT_ROWS = 2
-"""Rows of a question that begins. Room for them is made ahead, so that no scroll bar flashes; and
-for as many more, because to lay out the screen takes as long as ten words."""
+"""Time slice and pause for re-wrapping a long conversation, short enough not to be noticed."""
 
 FIGURE_GAP = 2
-"""The fewest cells between a text and the figure behind it."""
+"""Minimum number of cells between a text and its figure."""
 
 SELECTED = "▎"
-"""Left of each line of the selected turn."""
+"""The mark left of each line of the selected turn."""
 
 
 class DrawnEntries(ScrollView):
@@ -53,29 +48,22 @@ class DrawnEntries(ScrollView):
         "transcript--muted",
     }
 
-    class Filled(Message):
-        """The entries leave too little room for what comes next: they need `rows` more."""
-
-        def __init__(self, rows: int) -> None:
-            super().__init__()
-            self.rows = rows
-
     def __init__(self) -> None:
         super().__init__()
         self._column = LineIndex()
         self._begun = False
-        """something was said; until then, `entries` are the welcome"""
+        """whether the conversation has begun; until then `entries` are the welcome"""
         self.look = NO_LOOK
-        """the look that entries in view are wrapped for; the others follow in time slices"""
+        """the look for which entries in view are wrapped; the others follow in time slices"""
         self._wrapping: Timer | None = None
         self.drawn: dict[int, Strip] = {}
-        """cache of drawn lines, by line number"""
+        """the cache of drawn lines, by line number"""
         self._following = True
-        """True while the end is in view and is kept there"""
+        """whether the end is in view and stays there"""
         self._thumb = (0, 0)
-        """begin and length of the thumb of the scroll bar, in eighths of a row, as painted"""
+        """start and length of the scroll bar's thumb as painted, in eighths of a row"""
         self._selected_turn = 0
-        """the number of the marked turn; 0: none"""
+        """the number of the selected turn, or 0"""
 
     @property
     def entries(self) -> list[Paragraph]:
@@ -102,7 +90,6 @@ class DrawnEntries(ScrollView):
     def on_resize(self, event: events.Resize) -> None:
         self.drawn.clear()
         self._wrap_all()
-        self._ask_for_room(self._column.height)
         if self._following:
             self.to_end()
 
@@ -118,10 +105,10 @@ class DrawnEntries(ScrollView):
             self._move_thumb()
 
     def _move_thumb(self) -> None:
-        """Move the thumb of the scroll bar. Paints it only if it looks different.
+        """Move the thumb of the scroll bar. Paint it only if it looks different.
 
-        In a long conversation one line more does not show, and painting the bar takes longer than
-        painting the line.
+        In a long conversation one more line is not visible there, and painting the bar takes longer
+        than painting the line.
         """
         if not self.show_vertical_scrollbar:
             return
@@ -162,7 +149,7 @@ class DrawnEntries(ScrollView):
         return strips
 
     def render_line(self, y: int) -> Strip:
-        """Return line `y` in view with its offsets. Textual needs them to select with the mouse."""
+        """Return line `y` in view with its offsets, which Textual needs for selection by mouse."""
         number = self._number(y)
         return self._strip(number).apply_offsets(0, number)
 
@@ -213,7 +200,7 @@ class DrawnEntries(ScrollView):
         return None if index is None else self.entries[index]
 
     def _figure(self, number: int, entry: Paragraph | None, used: int) -> list[Segment]:
-        """Return the figure of line `number`, moved right beside `used` cells of text."""
+        """Return the figure of line `number`, aligned right after `used` cells of text."""
         if entry is None or not entry.figure or not entry.lines:
             return []
         room = self.look.width - 1 - used - cell_len(entry.figure)
@@ -242,12 +229,12 @@ class DrawnEntries(ScrollView):
         return Strip.join([strip.crop(0, start), inside, strip.crop(end)])
 
     def _space_above(self) -> int:
-        """Return how many rows are empty above the welcome, which stands in the upper part."""
+        """Return the number of empty rows above the welcome, which stands in the upper part."""
         room = max(0, self.scrollable_content_region.height - self._column.height)
         return 0 if self._begun else room // 3
 
     def _wrap_all(self) -> None:
-        """Wrap for the present look: what is in view now, the rest in time slices."""
+        """Wrap all entries for the present look: those in view now, the rest in time slices."""
         look = self._present_look()
         if look == self.look:
             return
@@ -315,9 +302,9 @@ class DrawnEntries(ScrollView):
 
     @contextmanager
     def _rearranging(self, since: int = 0) -> Generator[None, None, None]:
-        """Lay out the entries from index `since` on after the block has changed them.
+        """Lay out the entries from index `since` on after the context has changed them.
 
-        Keeps the same line in view: the end, or the line that the user scrolled to.
+        Keeps the same line in view: the end, or the line to which the user scrolled.
         """
         top = self.scroll_offset.y
         at = None if self._following else self._column.find(top)
@@ -339,22 +326,15 @@ class DrawnEntries(ScrollView):
         self.scroll_to(y=y, animate=False, force=True, immediate=True)
 
     def _grow(self, size: Size) -> None:
-        """Set the height. Lays out the screen only where a scroll bar appears or disappears."""
-        self._ask_for_room(size.height)
+        """Set the height. Lay out the screen only if a scroll bar appears or disappears."""
         if self.show_vertical_scrollbar != (size.height > self.scrollable_content_region.height):
             self.virtual_size = size
         else:
             self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
 
-    def _ask_for_room(self, height: int) -> None:
-        rows = self.scrollable_content_region.height
-        spare = NEXT_ROWS if self._begun else 0
-        if 0 < rows < height + spare:
-            self.post_message(self.Filled(height + 2 * spare - rows))
-
 
 def lighted(line: Line, lit: int, look: Look) -> Line:
-    """Return `line` with its first `lit` characters behind the label not muted."""
+    """Return `line` with the first `lit` characters after its label not muted."""
     label, *rest = line
     text = "".join(segment.text for segment in rest)
     lit_part = Segment(text[:lit], look.ground.rich_style)

@@ -1,4 +1,4 @@
-"""The entries of the conversation, one below the other, and the lines that they take."""
+"""The positions of the conversation's entries, one below the other, in lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from voxtui.ui.conversation.paragraph import Paragraph
 
 
 class LineIndex:
-    """Entries from top to bottom. Finds an entry by its line, whatever the length of the column."""
+    """Finds entries by line, quickly even in a long conversation."""
 
     def __init__(self) -> None:
         self.entries: list[Paragraph] = []
@@ -18,7 +18,7 @@ class LineIndex:
         self._tops: list[int] = []
 
     def arrange(self, since: int) -> int:
-        """Follow a change of the entries from index `since` on. Return the first line they took."""
+        """Update the positions from index `since` on. Return the first line that may differ."""
         start = self.top(since)
         heights = [entry.height for entry in self.entries[since:]]
         tops = [start, *accumulate(heights, initial=start)]
@@ -26,21 +26,21 @@ class LineIndex:
         return start
 
     def top(self, index: int) -> int:
-        """Return the first line of the entry at `index`; behind the last entry: the height."""
+        """Return the first line of the entry at `index`; after the last entry, the height."""
         return self._tops[index] if index < len(self._tops) else self.height
 
     def end(self, index: int) -> int:
         return self.top(index) + self.entries[index].height
 
     def index(self, entry: Paragraph) -> int | None:
-        """Return the place of `entry`, or None if it was dropped. Searches from the end."""
+        """Return the index of `entry`, or None if it was dropped. Searches from the end."""
         for index in range(len(self.entries) - 1, -1, -1):
             if self.entries[index] is entry:
                 return index
         return None
 
     def find(self, line: int) -> int | None:
-        """Return the index of the entry with this line; None above and below the column."""
+        """Return the index of the entry with this line, or None outside all entries."""
         return bisect_right(self._tops, line) - 1 if 0 <= line < self.height else None
 
     def between(self, first: int, end: int) -> Sequence[Paragraph]:

@@ -1,4 +1,4 @@
-"""Renders the Markdown of a finished answer as styled text."""
+"""Render the Markdown of a finished answer as styled text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INDENT = "  "
 
 
 def rendered(text: str) -> Content:
-    """Return `text` without its Markdown, styled by it. Loses no word."""
+    """Return `text` with its Markdown turned into styles. Loses no word."""
     pieces: list[Piece] = []
     lists: list[int | None] = []
     """the next number of each list around the block; None for bullets"""

@@ -1,4 +1,4 @@
-"""A paragraph of the conversation, and how it is wrapped to lines of a width."""
+"""A paragraph of the conversation, wrapped to lines of a width."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ LONGEST_LINE = 2000
 """Characters after which a line is broken even if it is not full.
 
 Zero-width characters never fill a line. Wrapping such a line again for each token would take time
-quadratic in its length.
-"""
+quadratic in its length."""
 
 FIGURE_CELLS = 10
 """Cells at the right of the text, for the figure of an answer and a gap before it."""
 
 FIGURE_WIDTH = 60
-"""A narrower conversation has no room of its own for figures."""
+"""Width from which a conversation reserves space for figures."""
 
 LABEL_CELLS = 5
 TAB = Content(" " * 4)
@@ -35,13 +34,13 @@ Line = list[Segment]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Everything the lines of an entry depend on, except its content."""
+    """Everything on which the lines of an entry depend, except its content."""
 
     width: int
     ground: Style
     muted: Style
     labels: tuple[Style, ...]
-    """the labels, in the order of KINDS"""
+    """the styles of the labels, in the order of KINDS"""
 
     def label(self, kind: str) -> Style:
         return self.labels[KINDS.index(kind)]
@@ -54,28 +53,28 @@ class Paragraph:
     def __init__(
         self, kind: str, label: str, content: Content, spaced: bool = True, muted: bool = False
     ) -> None:
-        """`kind` is one of KINDS and sets the look of the label. `spaced`: an empty line above."""
+        """`kind` is one of KINDS and sets the style of the label. `spaced`: an empty line above."""
         self.kind = kind
         self.turn = 0
-        """the number of its turn; 0: of none"""
+        """the number of its turn, or 0"""
         self.figure = ""
-        """stands at the right of the last line, where there is room"""
+        """the text at the right of the last line, if there is space"""
         self.label = label
         self.spaced = spaced
         self.muted = muted
         self.lit: int | None = None
-        """characters at the beginning of a muted entry without other styles that are drawn as not
-        muted. Its lines are muted, so a change of this number wraps nothing."""
+        """the number of characters at the beginning of a muted entry that are drawn not muted; a
+        change wraps nothing"""
         self.lines: list[Line] = []
-        """empty if the entry has to be wrapped again before it is drawn"""
+        """the wrapped lines; empty if they must be wrapped before the next drawing"""
         self.height = 0
-        """the number of lines, also while `lines` is empty"""
+        """the number of lines, valid even while `lines` is empty"""
         self.tail = ""
         """the text of the last line"""
         self.look = NO_LOOK
-        """the look that `lines` were wrapped for"""
+        """the look for which `lines` were wrapped"""
         self.painted = False
-        """True once the last line has been drawn since the last change"""
+        """whether the last line has been drawn since the last change"""
         self.content = content
 
     @property
@@ -89,13 +88,13 @@ class Paragraph:
     def content(self, content: Content) -> None:
         self._content = TAB.join(content.split("\t", allow_blank=True))
         self._added: list[str] = []
-        """text not yet in `_content`: joining it for each token would be quadratic"""
+        """text not yet in `_content`, because joining it for each token would be quadratic"""
 
     def append(self, text: str, look: Look, widget: Widget) -> tuple[int, list[Line]]:
-        """Add unstyled `text` at the end; return the first changed line, and the lines it replaces.
+        """Append unstyled `text`; return the first changed line's index, and the replaced lines.
 
-        Wraps the last line again, not the lines above: lines break at the first place that fits,
-        so later text cannot move a break. An answer thus costs its length, not its square.
+        Wraps only the last line again: lines break at the first place that fits, so later text
+        cannot move an earlier break. The cost of an answer is thus linear in its length.
         """
         text = text.replace("\t", TAB.plain)
         self._added.append(text)
@@ -120,7 +119,7 @@ class Paragraph:
         self.height = len(self.lines)
 
     def wrapped(self, look: Look, widget: Widget) -> list[Line]:
-        """Return the whole content as lines; sets `tail`."""
+        """Return the whole content as lines, and set `tail`."""
         if look.width <= 0:
             return []
         lines, self.tail = self._wrapped(self.content, look, widget)
@@ -142,7 +141,7 @@ class Paragraph:
     ) -> tuple[list[Line], str]:
         """Wrap `content` in the style of this entry; return the lines and the text of the last one.
 
-        The first line carries the label if `labelled`.
+        The first line has the label if `labelled`.
         """
         label_style = look.label(self.kind)
         style = look.muted if self.muted else look.ground
@@ -170,7 +169,7 @@ class Paragraph:
 
 
 def _column(strip: Strip) -> int:
-    """Return where in its line of text a wrapped strip begins: Textual notes it for selections."""
+    """Return the column where a wrapped strip begins in its line of text, as Textual notes it."""
     for segment in strip:
         if segment.style is not None:
             return segment.style.meta["offset"][0]

@@ -1,4 +1,4 @@
-"""The conversation: what is added to it, changed, selected and dropped."""
+"""Add, change, select and drop the entries of the conversation."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from textual.content import Content
 
 from voxtui.ui.conversation.drawn_entries import DrawnEntries
 from voxtui.ui.conversation.paragraph import Paragraph
+from voxtui.ui.keys import SELECT
 
 KEPT_ENTRIES = 2500
-"""Bounds memory: about a thousand turns. Older entries are dropped."""
+"""Maximum number of entries, about a thousand turns. Older ones are dropped."""
 
 DROPPED_ENTRIES = 100
-"""Entries dropped at a time. Dropping moves every line, so it must be rare."""
+"""Number of entries dropped at a time. Dropping moves every line, so it must be rare."""
 
 WRAPPED_ENTRIES = 200
-"""The newest entries keep their lines. Older ones are wrapped again when they come into view."""
+"""Number of newest entries that stay wrapped. Older ones are wrapped again when they come into
+view."""
 
 
 class Transcript(DrawnEntries, can_focus=True):
-    """The entries of the welcome, then of the turns. Up, Down and the mouse select a turn."""
+    """The welcome, then the entries of the turns. Up, Down and the mouse select a turn."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "screen.step(-1)", show=False),
+        Binding("up", SELECT, "Select", key_display="↑"),
         Binding("down", "screen.step(1)", show=False),
     ]
 
@@ -36,7 +38,7 @@ class Transcript(DrawnEntries, can_focus=True):
         """the entries that `restore` brings back"""
 
     def show_welcome(self, entries: Sequence[Paragraph]) -> None:
-        """Show `entries` until the first one is added, which removes them."""
+        """Show `entries` until the first other entry replaces them."""
         if self._begun:
             return
         self.entries[:] = entries
@@ -83,13 +85,13 @@ class Transcript(DrawnEntries, can_focus=True):
                 self._redraw(self._column.top(index) + i)
 
     def show_figure(self, entry: Paragraph, figure: str) -> None:
-        """Show a number at the end of `entry`, where there is room; empty: show none."""
+        """Show a number at the end of `entry` if there is space; empty shows none."""
         entry.figure = figure
         if (index := self._column.index(entry)) is not None:
             self._redraw(self._column.end(index) - 1)
 
     def select(self, turn: int) -> None:
-        """Mark the entries of `turn` and bring them into view; 0: mark none and show the end."""
+        """Mark the entries of `turn` and bring them into view; 0 marks none and shows the end."""
         if turn == self._selected_turn:
             return
         self._selected_turn = turn
@@ -120,7 +122,7 @@ class Transcript(DrawnEntries, can_focus=True):
         self.drop(rest, since=self._column.index(first) or 0)
 
     def place(self, entry: Paragraph) -> int:
-        """Return the place of `entry`; the end if it was dropped."""
+        """Return the index of `entry`, or the end if it was dropped."""
         index = self._column.index(entry)
         return len(self.entries) if index is None else index
 
@@ -136,7 +138,7 @@ class Transcript(DrawnEntries, can_focus=True):
             self.entries[:] = [entry for entry in self.entries if id(entry) not in gone]
 
     def clear(self) -> None:
-        """Drop all entries, which `restore` brings back. A welcome may be shown again."""
+        """Drop all entries; `restore` brings them back. A welcome may be shown again."""
         if self._begun:
             self._dropped = [*self.entries]
         self._begun = False

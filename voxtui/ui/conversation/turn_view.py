@@ -1,4 +1,4 @@
-"""One turn in the conversation: the user's words, and the answer while it grows."""
+"""One turn in the conversation: the user's words, and the growing answer."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from voxtui.ui.conversation.paragraph import Paragraph
 from voxtui.ui.conversation.transcript import Transcript
 
 WAVE_CELLS = 6
-"""Cells of the waveform for a second of speech."""
+"""Cells of the waveform per second of speech."""
 
 LONGEST_WAVE = 20
-"""Cells. The length in seconds has to fit beside it on a screen of 80 cells."""
+"""Maximum cells of the waveform. The length in seconds must fit beside it in 80 columns."""
 
 LONGEST_LIT = 2_000
-"""Characters. A longer answer does not light up, because each step looks through all of it."""
+"""Maximum characters of an answer that lights up as it is spoken, because each step scans all of
+it."""
 
 LONGEST_MARKDOWN = 20_000
-"""Characters. A longer answer stays plain, because parsing it would delay the next keys."""
+"""Maximum characters of an answer with rendered Markdown, because parsing delays the next keys."""
 
 
 class TurnView:
@@ -35,26 +36,26 @@ class TurnView:
         self._request = Paragraph("you", "You", Content(), muted=True)
         self._request.turn = number
         self._waveform = Content()
-        """the waveform of the utterance with its length"""
+        """the waveform of the utterance, with its length"""
         self._caption = ""
-        """the words so far, while they are spoken"""
+        """the words so far while the user speaks"""
         self._hears = True
-        """the utterance is still being spoken"""
+        """whether the user is still speaking"""
         self._pieces: list[str] = []
         """the pieces of the answer so far"""
         self._length = 0
         self._visible = False
-        """True once the answer holds a visible character"""
+        """whether the answer has a visible character"""
         self._paragraphs: list[tuple[int, Paragraph]] = []
-        """each paragraph, and where in the answer it begins"""
+        """each paragraph, with its position in the answer"""
         self._line_breaks = ""
-        """those at the end of the answer: shown only if the same paragraph goes on"""
+        """line breaks at the end of the answer, shown only if its paragraph goes on"""
         transcript.add(self._request)
         transcript.to_end()
 
     @property
     def text(self) -> str:
-        """The answer so far. Costs its length."""
+        """The answer so far. Takes time linear in its length."""
         return "".join(self._pieces)
 
     @property
@@ -69,7 +70,7 @@ class TurnView:
         self._stand_in(f"({name}{seconds:.1f} s)")
 
     def caption(self, text: str, settled: int) -> None:
-        """Show the words so far, while they are spoken. A word that may change looks so."""
+        """Show the words so far while the user speaks. A word that may change looks different."""
         if not self._hears or not (text or self._caption):
             return
         while 0 < settled < len(text) and text[settled - 1].isalnum() and text[settled] != " ":
@@ -100,9 +101,9 @@ class TurnView:
             self._begin_paragraph("Vox", "…")
 
     def append(self, text: str) -> bool:
-        """Add `text` to the answer. True if it holds the first visible character.
+        """Append `text` to the answer. Return True if it has the first visible character.
 
-        Costs the length of `text`, not that of the answer.
+        Takes time linear in the length of `text`, not of the answer.
         """
         self.expect_reply()
         begins = not self._visible and bool(text.strip())

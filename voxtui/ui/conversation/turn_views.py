@@ -1,4 +1,4 @@
-"""Shows the turn in progress, in the conversation and in the panel."""
+"""Show the turn in progress in the conversation and in the panel."""
 
 from __future__ import annotations
 
@@ -19,48 +19,53 @@ from voxtui.ui.panel.formatting import figure
 from voxtui.ui.panel.panel import LatencyPanel
 
 WORDS_FIRST_SECONDS = 1 / 60
-"""For this long after an utterance, only words are painted, because a speculated reply may come at
-once, and other painting would delay its first words."""
+"""Time after an utterance in which only words are painted. A speculated reply may come at once, and
+other painting would delay its first words."""
 
 KEPT_TURNS = 1000
-"""Turns that can be selected. The conversation keeps about as many."""
+"""Maximum number of selectable turns, about as many as the conversation shows."""
 
 PANEL_WAITS_SECONDS = 0.5
-"""The panel, the largest thing to paint, waits for the first words at most this long."""
+"""Maximum wait of the panel, the largest widget to paint, for the first words."""
 
 
 class TurnViews:
     class RestIsDue(Message):
-        """The first words did not come in time: what waited for them is to be painted."""
+        """The first words did not come in time, so the rest must be painted now."""
 
     def __init__(self, transcript: Transcript, panel: LatencyPanel) -> None:
         self.view: TurnView | None = None
         self.timestamps: Timestamps | None = None
         self.number = 0
-        """the number of the newest turn; 0: there was none yet"""
+        """the number of the newest turn, or 0 before the first one"""
         self.over = 0
         self._finished: dict[int, tuple[TurnView, Turn]] = {}
-        """the answered turns of the conversation, by number, to be selected"""
+        """the selectable turns of the conversation, by number"""
         self._removed: tuple[TurnView, Turn, int] | None = None
-        """the turn that was removed last, and its place in the transcript"""
+        """the turn that was removed last, and its index in the transcript"""
         self.selected: int | None = None
         self.transcript = transcript
         self.panel = panel
         self._lead = PlaybackLead()
         """the lead of synthesis over playback in the turn in progress"""
         self._replaces: int | None = None
-        """the turn that goes once the turn in progress was answered"""
+        """the number of the turn that the turn in progress replaces when it is answered"""
         self._began_at = 0.0
         self._first: tuple[Paragraph, Timestamps] | None = None
         """the first entry of a reply and the turn's timestamps, until the entry is painted"""
         self._words_first: Timer | None = None
-        """runs while nothing but words is painted"""
+        """the timer that runs while only words are painted"""
         self._words_due = 0.0
         """monotonic seconds until which the panel waits for the first words of a reply"""
 
     @property
     def words_first(self) -> bool:
         return self._words_first is not None
+
+    @property
+    def any(self) -> bool:
+        """True if a turn can be selected."""
+        return bool(self._finished)
 
     @property
     def spoken_seconds(self) -> float:
@@ -90,7 +95,7 @@ class TurnViews:
         self._finished.clear()
 
     def select(self, number: int | None) -> None:
-        """Show the times of this turn; None: of the turn in progress or the newest one."""
+        """Show the times of this turn; None stands for the turn in progress or the newest one."""
         before, self.selected = self.selected, number
         if before != number:
             self.transcript.select(number or 0)
@@ -110,7 +115,7 @@ class TurnViews:
             self._finished = dict(sorted({**self._finished, view.number: (view, turn)}.items()))
 
     def step(self, by: int) -> None:
-        """Select the turn before or after the selected one; after the newest one: none."""
+        """Select the turn before or after the selected one; after the newest one, none."""
         numbers = [*self._finished]
         at = len(numbers) if self.selected is None else numbers.index(self.selected)
         at = max(at + by, 0)
@@ -178,7 +183,7 @@ class TurnViews:
         return True
 
     def painted(self) -> Timestamps | None:
-        """Return the marks of a reply whose first word was just painted, once."""
+        """Return the timestamps of a reply whose first word was just painted, once."""
         if self._first is None or not self._first[0].painted:
             return None
         _, timestamps = self._first
@@ -186,7 +191,7 @@ class TurnViews:
         return timestamps
 
     def first_shown(self, timestamps: Timestamps) -> None:
-        """Complete the panel: the first word of a reply is on the screen, as its marks say."""
+        """Complete the panel once FIRST_SHOWN of a reply is in its timestamps."""
         if self.timestamps is None:  # a short reply is over before its first word is painted
             self._complete(timestamps)
 

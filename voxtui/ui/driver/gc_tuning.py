@@ -1,4 +1,4 @@
-"""Runs the garbage collector between turns, never over the models or before the first frame."""
+"""Run the garbage collector between turns, never over the models or before the first frame."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 
 THRESHOLDS = gc.get_threshold()
 SELDOM_FULL = (*THRESHOLDS[:2], 1000)
-"""Full collections run between turns instead."""
+"""Thresholds that leave full collections to the pauses between turns."""
 
 YOUNG, FULL = 1, 2
 FULL_TURNS = 20
@@ -14,7 +14,7 @@ FULL_TURNS = 20
 
 
 def pause() -> None:
-    """Collect nothing until `resume`: at the start nearly everything that is made stays."""
+    """Stop collection until `resume`: nearly all objects of the start-up stay alive."""
     gc.disable()
 
 
@@ -23,11 +23,11 @@ def resume() -> None:
 
 
 def freeze() -> None:
-    """Exempt all live objects, modules and models, from collection.
+    """Exempt all live objects, such as modules and models, from collection. Call it once.
 
-    A collection over them would stop every thread for 60 ms. That is as true now, because somebody
-    may be speaking already, so only young garbage is collected. Older cyclic garbage is frozen and
-    never freed; it is little, and Textual's drawings are young. Call it once.
+    A collection over them would stop every thread for 60 ms. Somebody may already be speaking, so
+    only young garbage is collected first. Older cyclic garbage is frozen and never freed; it is
+    little, and Textual's drawings are young.
     """
     gc.collect(YOUNG)
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Key releases, which Textual neither requests nor parses.
+"""Receive key releases, which Textual neither requests nor parses.
 
 Uses the kitty keyboard protocol. Relies on private parts of Textual 8.2, which pyproject.toml pins:
 `linux_driver.XTermParser` and `getincrementaldecoder`, which the driver looks up when its input
@@ -30,12 +30,11 @@ from textual.message import Message
 from voxtui.terminal.capabilities import EVENT_TYPES
 
 REQUEST = f"\x1b[={EVENT_TYPES};2u\x1b[?u\x1b[5n"
-"""Requests key releases, then the flags in force, then the terminal's status.
+"""Control sequences that request key releases, the flags in force and the terminal's status.
 
 The flag is added to those that Textual has pushed, so that Textual's own pop removes it. Every
-terminal answers the status request, and in turn: a status without flags before it means that the
-terminal has no keyboard protocol. No time-out is needed.
-"""
+terminal answers the status request, and answers in order: a status without flags before it means
+that the terminal has no keyboard protocol. No timeout is needed."""
 
 _TYPED_KEY = re.compile(r"(\x1b\[[\d:]*;\d*):(\d)((?:;[\d:]*)?[u~A-HPQRS])")
 _GRANTED = re.compile(r"\x1b\[\?(\d+)u")
@@ -45,17 +44,17 @@ _REPEAT, _RELEASE = "2", "3"
 PASTE_BEGINS, PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 
 PASTE_SILENCE_SECONDS = 2.0
-"""A bracketed paste ends after this much silence. One without an end would swallow every key."""
+"""Silence that ends a bracketed paste. A paste without an end would swallow every key."""
 
 LONGEST_PASTE = 2**20
-"""Characters that are kept of a bracketed paste. No text to talk about may be as long."""
+"""Maximum characters of a bracketed paste, more than any attachment may have."""
 
 TYPED_CHARACTERS = 33
 """Characters of a burst that stay keys: `/` may open the text field, and an escape sequence that
 began before the burst ends within 32 characters."""
 
 _BURST = re.compile(r"[^\x00-\x1f\x7f-\x9f]{100,}")
-"""More text than anyone types between two reads. Key by key, 20,000 letters took 15 s."""
+"""Matches more text than anyone types between two reads. Key by key, 20,000 letters took 15 s."""
 
 WRITE_SECONDS = 1 / 60
 
@@ -66,14 +65,14 @@ class KeyUp(Message):
     def __init__(self, key: str) -> None:
         super().__init__()
         self.key = key.rpartition("+")[2]
-        """without modifiers, which may have been released before it"""
+        """the key without modifiers, which may have been released before it"""
 
 
 class KeyboardAnswer(Message):
     """Tells if the terminal reports releases. Sent at the start and after each suspend."""
 
     key = ""
-    """Textual requires this attribute of everything that its parser yields."""
+    """an attribute that Textual requires of everything that its parser yields"""
 
     def __init__(self, releases: bool) -> None:
         super().__init__()
@@ -96,14 +95,14 @@ class Paste(events.Paste):
     def __init__(self, text: str, characters: int) -> None:
         super().__init__(text)
         self.characters = characters
-        """its length; of a longer one than LONGEST_PASTE, `text` is the beginning"""
+        """the length of the paste; `text` is the beginning of one longer than LONGEST_PASTE"""
 
 
 class KeyParser(XTermParser):
     """Parses key releases, takes each paste as a whole, and merges bursts of text.
 
-    Textual's own parser dies on `ESC [ 32 ; 1 : 3 u` and types the answer to `CSI ? u`. It takes a
-    paste character by character, which is a second of the interpreter for a million of them.
+    Textual's own parser fails on `ESC [ 32 ; 1 : 3 u` and types the answer to `CSI ? u`. It takes a
+    paste character by character, which occupies the interpreter for a second per million.
     """
 
     _granted = False
@@ -112,7 +111,7 @@ class KeyParser(XTermParser):
     _pasted = 0
     _fed_at = 0.0
     _last = ""
-    """the last characters fed: a marker may be split over two reads"""
+    """the last characters fed, because a marker may be split over two reads"""
 
     def feed(self, data: str) -> Iterable[Message]:
         if not data:
@@ -167,7 +166,7 @@ class KeyParser(XTermParser):
         yield Paste(text, self._pasted)
 
     def _merge_bursts(self, data: str) -> Iterator[Message]:
-        """Parse `data`; make a paste of each burst but for its first TYPED_CHARACTERS."""
+        """Parse `data`; turn each burst after its first TYPED_CHARACTERS into a paste."""
         start = 0
         for burst in _BURST.finditer(data):
             typed = burst.start() + TYPED_CHARACTERS
@@ -206,7 +205,7 @@ class KeyParser(XTermParser):
 
 
 def lenient_decoder(encoding: str) -> Callable[[], codecs.IncrementalDecoder]:
-    """Return a decoder that replaces bad bytes. Textual's own decoder would end the app.
+    """Return a decoder that replaces invalid bytes. Textual's own decoder would end the app.
 
     Terminals send such bytes for keys in another encoding, and for a mouse beyond column 95.
     """
@@ -220,7 +219,7 @@ class FlushMarker(str):
 
 
 class Output:
-    """The terminal as Textual's output thread writes to it. Each flush reaches the markers."""
+    """The terminal as Textual's output thread writes to it. Each flush calls earlier markers."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -244,7 +243,7 @@ class Output:
 
 
 def _signal_others(what: signal.Signals) -> None:
-    """Send `what` to the other processes of this group. Main thread."""
+    """Send the signal `what` to the other processes of this group. Main thread."""
     obeyed = signal.signal(what, signal.SIG_IGN)
     try:
         os.killpg(0, what)
@@ -256,14 +255,14 @@ class TerminalOwner(Enum):
     """The owner of the terminal: the shell or this program."""
 
     SHELL = auto()
-    """the shell: before the start and after the end"""
+    """the shell, before the start and after the end"""
     STARTING = auto()
     APPLICATION = auto()
     SUSPENDED = auto()
 
 
 class KeyboardDriver(linux_driver.LinuxDriver):
-    """Textual's driver for Linux and macOS, with key releases where the terminal reports them."""
+    """Textual's driver for Linux and macOS, with key releases if the terminal reports them."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)  # pyright: ignore[reportUnknownMemberType]
@@ -278,7 +277,7 @@ class KeyboardDriver(linux_driver.LinuxDriver):
         self.write(marker)
 
     def wait_written(self) -> None:
-        """Block until all output so far is flushed, WRITE_SECONDS at most.
+        """Block until all output so far is flushed, for at most WRITE_SECONDS.
 
         Otherwise the UI thread holds the interpreter, and the output thread waits milliseconds.
         """
@@ -287,7 +286,7 @@ class KeyboardDriver(linux_driver.LinuxDriver):
         written.wait(WRITE_SECONDS)
 
     def suspend_application_mode(self) -> None:
-        """Suspend, and stop the parent (`make`, `uv run`) too: the shell waits for that."""
+        """Suspend this process and its parent (`make`, `uv run`): the shell waits for that."""
         if self._phase is TerminalOwner.APPLICATION:
             super().suspend_application_mode()
             self._phase = TerminalOwner.SUSPENDED
@@ -296,10 +295,11 @@ class KeyboardDriver(linux_driver.LinuxDriver):
     def resume_application_mode(self) -> None:
         """Resume after a suspend, or after a SIGCONT at any other time.
 
-        A SIGCONT without a suspend comes from `kill -CONT`, from systemd, or after a SIGSTOP, where
-        the shell may have changed the terminal. Starting again would take the terminal's raw
-        settings for those to restore at the end. So it is left first, and by the event loop:
-        the signal may have interrupted a write, whose lock the restart needs.
+        A SIGCONT without a suspend comes from `kill -CONT`, from systemd, or after a SIGSTOP,
+        during which the shell may have changed the terminal. A second start would take the
+        terminal's raw settings for those to restore at the end, so the application mode is left
+        first. The event loop does this, because the signal may have interrupted a write whose lock
+        the restart needs.
         """
         if self._phase is TerminalOwner.SUSPENDED:
             _signal_others(signal.SIGCONT)

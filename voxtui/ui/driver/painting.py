@@ -1,4 +1,4 @@
-"""Paints single widgets, where Textual would wait for its next tick and paint everything."""
+"""Paint single widgets at once, while Textual would wait for its next tick and paint everything."""
 
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
@@ -23,8 +23,8 @@ from textual.widget import Widget
 class SteppedScreen(Screen[None]):
     """A screen that paints its changed widgets one by one.
 
-    Between two of them the event loop takes what waits. So a word of an answer waits for one widget
-    at most, and never for a frame.
+    Between two of them the event loop handles other events. A word of an answer thus waits for at
+    most one widget, and never for a frame.
     """
 
     _timer: Timer | None = None
@@ -49,7 +49,7 @@ class SteppedScreen(Screen[None]):
 
 
 def paint_now(widget: Widget) -> None:
-    """Paint what has changed of `widget` and nothing else, if its screen is in view.
+    """Paint only the changes of `widget`, if its screen is in view.
 
     Other changes stay marked and are painted with the next tick.
     """
@@ -63,7 +63,7 @@ def paint_now(widget: Widget) -> None:
 
 
 def _paint_alone(screen: Screen[Any], widget: Widget) -> bool:
-    """Paint what has changed of `widget`. Return False if only the compositor can do that."""
+    """Paint the changes of `widget`. Return False if only the compositor can do that."""
     app, compositor = screen.app, screen._compositor
     if app.screen is not screen or app._batch_count:
         return False
@@ -80,7 +80,7 @@ def _paint_alone(screen: Screen[Any], widget: Widget) -> bool:
 
 
 def _uncovered(compositor: Compositor, widget: Widget) -> Region | None:
-    """Return the area of `widget` beside its scroll bar; None if another widget covers part of it.
+    """Return the area of `widget` without its scroll bar; None if another widget covers part of it.
 
     A widget that is out of view has no such area either.
     """

@@ -1,4 +1,4 @@
-"""Restores the terminal where Textual cannot: after a kill, or a crash in native code."""
+"""Restore the terminal when Textual cannot: after a kill, or a crash in native code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ read -r word || { printf %s "$1"; stty "$saved" <&3; }
 
 @contextmanager
 def terminal_restored() -> Generator[None, None, None]:
-    """Run a small process that restores the terminal on stdout if this one dies in the block."""
+    """Run a small process that restores the terminal on stdout if this one dies meanwhile."""
     try:
         guard = subprocess.Popen(
             ["/bin/sh", "-c", SCRIPT, "voxtui-guard", RESTORE],

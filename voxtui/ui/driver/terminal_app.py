@@ -1,4 +1,4 @@
-"""Textual's app with what belongs to the terminal: its driver, its colours, its notifications."""
+"""Textual's app with all that concerns the terminal: its driver, colours and notifications."""
 
 from __future__ import annotations
 
@@ -18,10 +18,20 @@ from voxtui.ui.themes import AVAILABLE, legible
 from voxtui.ui.widgets.messages import Messages
 
 READ_PER_SECOND = 15
-"""Characters. A long message stays until it was read."""
+"""Reading speed in characters per second, by which a long message stays long enough."""
 
 
 class TerminalApp(App[None], inherit_bindings=False):
+    out_of_memory: MemoryError | None = None
+    """the error that ended the app, raised again once the terminal is restored"""
+
+    def _handle_exception(self, error: Exception) -> None:
+        if isinstance(error, MemoryError):  # its traceback would tell the user nothing
+            self.out_of_memory = error
+            self.exit()
+        else:
+            super()._handle_exception(error)
+
     def _refresh_notifications(self) -> None:
         for messages in self.screen.query(Messages) if self.screen_stack else ():
             messages.show(self._notifications)
@@ -39,13 +49,13 @@ class TerminalApp(App[None], inherit_bindings=False):
         return AVAILABLE
 
     def paint_after_suspend(self) -> None:
-        """Paint all after a suspend: the terminal is empty then, and Textual paints changes."""
+        """Paint all after a suspend: the terminal is empty, and Textual paints only changes."""
         self.app_resume_signal.subscribe(self, lambda _: self.refresh())  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
 
     def when_written(self, notify: Callable[[float], object]) -> None:
         """Call `notify` with the time at which every painted frame was written to the terminal.
 
-        It is called on any thread.
+        `notify` may be called on any thread.
         """
         if isinstance(self._driver, KeyboardDriver):
             self._driver.when_written(notify)
@@ -57,7 +67,7 @@ class TerminalApp(App[None], inherit_bindings=False):
             self._driver.wait_written()
 
     def notify_outside(self, sentence: str) -> None:
-        """Have the terminal or the desktop notify, for one who does not look at this window."""
+        """Notify the user by the terminal or the desktop, in case this window is not in view."""
         if self._driver is not None and not self.is_headless:
             self._driver.write(notification("voxtui", sentence, os.environ))
             notify_desktop("voxtui", sentence, os.environ)

@@ -1,4 +1,4 @@
-"""Ends the program on SIGINT, SIGTERM and SIGHUP, even while the event loop is busy."""
+"""End the program on SIGINT, SIGTERM and SIGHUP, even while the event loop is busy."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ EXIT_CODE = 130
 """The exit code after a signal, as without the screen."""
 
 PATIENCE_SECONDS = 1.0
-"""Time for an orderly end. After that the process ends, and the guard restores the terminal."""
+"""Maximum time for an orderly end. Then the process ends, and the guard restores the terminal."""
 
 
 def exit_on_signals(leave: Callable[[], object]) -> None:
     """From now on, call `leave` on the running loop after a signal. Main thread.
 
-    Calls it at once if the terminal is closed already: that signal may have been ignored.
-
-    The signals end the program even if it was started to ignore them, as by `nohup`. Without its
-    terminal nothing else could end it, and its microphone is open.
-
-    Uses `signal.signal`, because the handlers of asyncio wait for the loop.
+    Calls it at once if the terminal is already closed, because that signal may have been ignored.
+    The signals end the program even if it was started to ignore them, as by `nohup`: without its
+    terminal nothing else could end it, and its microphone is open. Uses `signal.signal`, because
+    the handlers of asyncio wait for the loop.
     """
     loop = asyncio.get_running_loop()
 
@@ -46,7 +44,7 @@ def exit_on_signals(leave: Callable[[], object]) -> None:
 
 
 def _terminal_is_closed() -> bool:
-    """Return True if standard input is a terminal whose window is gone."""
+    """Return True if standard input is a terminal whose window was closed."""
     try:
         termios.tcgetattr(0)
     except termios.error as error:

@@ -1,4 +1,4 @@
-"""The stored conversations: found as one types, continued, renamed, deleted and exported."""
+"""Find, resume, rename, delete and export stored conversations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from voxtui.ui.menu.menu import in_thread
 from voxtui.ui.widgets.boxes import SearchList
 
 SHOWN = 200
-"""Conversations in the list. Others are found by their words."""
+"""Maximum conversations in the list. Others are found by their words."""
 
 GAP = "  "
 
@@ -32,7 +32,7 @@ NOT_KEPT = "No conversation is stored. The menu has: Keep conversations."
 
 
 class HistoryScreen(SearchList[int | None]):
-    """Lists the newest conversations. Dismissed with the number of the one to go on with."""
+    """Lists the newest conversations. Dismissed with the number of the one to resume."""
 
     TITLE = "History"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -48,7 +48,7 @@ class HistoryScreen(SearchList[int | None]):
     ) -> None:
         """Begin with a search for `words`.
 
-        `exports`: the folder for exported conversations. `keeps`: new ones are stored.
+        `exports` is the folder for exported conversations. `keeps`: new ones are stored.
         """
         self._keys = Static(markup=False)
         super().__init__(words, self._keys)
@@ -57,9 +57,9 @@ class HistoryScreen(SearchList[int | None]):
         self._exports = exports
         self._found: list[Summary] = []
         self._instead = ""
-        """what stands in an empty list"""
+        """the text that is shown in an empty list"""
         self._deleted: list[Summary] = []
-        """those that can be restored, the last one first"""
+        """conversations that can be restored, the last deleted one first"""
         self._renamed: Summary | None = None
         """the conversation whose new title is being written"""
         self._search = ""
@@ -75,7 +75,7 @@ class HistoryScreen(SearchList[int | None]):
             self.app.run_worker(self._erase)  # pyright: ignore[reportUnknownMemberType]
 
     async def _erase(self) -> None:
-        """Erase what was deleted here. The next start tries again, and tells of failures."""
+        """Erase what was deleted here. The next start repeats this, and reports failures."""
         with suppress(InputError):
             await in_thread(partial(self._conversations.erase_deleted, time.time()))
 
@@ -89,7 +89,7 @@ class HistoryScreen(SearchList[int | None]):
 
     @work(exclusive=True, group="find")
     async def find(self, keep: int = 0) -> None:
-        """Search on a thread of its own; highlight the conversation at place `keep`."""
+        """Search on a thread of its own; highlight the conversation at index `keep`."""
         words = self._input.value
         try:
             self._found = await in_thread(partial(self._conversations.newest, words, SHOWN))
@@ -203,10 +203,10 @@ class HistoryScreen(SearchList[int | None]):
         self.notify(f"Exported, with your words:\n{shown}")
 
     async def _change(self, change: Callable[[], object]) -> bool:
-        """Call `change` on a thread, because another window may hold the file for seconds.
+        """Call `change` on a thread, because another window may lock the file for seconds.
 
-        Shows the reason of a failure. Does nothing while another change is under way, because a
-        second press of the key means the next conversation.
+        Shows the reason of a failure. Does nothing while another change is in progress, because a
+        second press of the key is meant for the next conversation.
         """
         if self._changing:
             return False

@@ -1,4 +1,4 @@
-"""The turns of an earlier conversation, shown again."""
+"""Show the turns of an earlier conversation again."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from voxtui.ui.conversation.paragraph import Paragraph
 from voxtui.ui.conversation.transcript import Transcript
 
 SHOWN_TURNS = 100
-"""The newest turns, which are shown. To draw thousands would delay the next keys."""
+"""Number of newest turns that are shown. Drawing thousands would delay the next keys."""
 
 MARKDOWN_TURNS = 20
-"""The newest turns, whose Markdown is rendered."""
+"""Number of newest turns whose Markdown is rendered."""
 
 
 def show_past(transcript: Transcript, past: Past) -> None:

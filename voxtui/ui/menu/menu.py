@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SPEEDS = {0.8: "slower", 1.0: "normal", 1.2: "faster", 1.5: "fast"}
 
 FORGET_ALL, SAVE_SETTINGS = "forget_all", "save_settings"
-"""Actions of the menu itself."""
+"""Actions that the menu itself carries out."""
 
 LOOK_AGAIN = "Look for devices again"
 
@@ -49,6 +49,21 @@ VOICES = {
 }
 PRESETS = {"balanced": "Answers of usual length", "ultra": "Very short answers"}
 PANELS = {"line": "Times in one line", "glance": "Summary of the times", "lab": "Every number"}
+
+NAMES = {
+    "audio.input": "Device",
+    "audio.output": "Device",
+    "voice.engine": "Engine",
+    "voice.name": "Name",
+    "voice.speed": "Speed",
+    "brain.name": "Brain",
+    "brain.embedded.model": "Chat",
+    "brain.language": "Language",
+    "generation.preset": "Answers",
+    "ui.panel": "Times",
+    "ui.theme": "Theme",
+}
+"""Config keys whose values the menu folds into one line, and the name of that line."""
 
 Found = TypeVar("Found")
 
@@ -88,7 +103,7 @@ def _chat_title(config: Config) -> str:
 
 
 def _chat_models() -> Iterator[Entry]:
-    """Yield the chat models of the embedded brain that are here, if there is a choice."""
+    """Yield the installed chat models of the embedded brain, if there is a choice."""
     from voxtui.models.catalogue import CHAT_MODELS
 
     here = [model for model in CHAT_MODELS.values() if model.path.is_file()]
@@ -110,7 +125,7 @@ def _embedded_voices() -> Iterator[Entry]:
 
 
 def _languages() -> Iterator[Entry]:
-    """Yield the languages of the embedded brain, if Whisper is here to hear them."""
+    """Yield the languages of the embedded brain, if Whisper is installed to recognise them."""
     from voxtui.models.catalogue import KOKORO_VOICES, SMALL_KOKORO, WHISPER
 
     if not WHISPER.path.exists() or find_spec("ctranslate2") is None:
@@ -124,7 +139,7 @@ def _languages() -> Iterator[Entry]:
 
 
 def device_choices(found: Sequence[Device]) -> Iterator[Entry]:
-    """Yield the devices that a person would choose: no plug-ins, no recordings of a speaker.
+    """Yield the devices that a person would choose: no plug-ins, no monitors of a speaker.
 
     It may ask the sound server, so it runs on a thread of its own.
     """
@@ -144,7 +159,7 @@ def device_choices(found: Sequence[Device]) -> Iterator[Entry]:
 
 
 def _download_of(config: Config) -> str:
-    """Return how much choosing Voxtral would download; empty: nothing."""
+    """Return the size of the download that choosing Voxtral starts; empty for none."""
     from voxtui.models.catalogue import Model, voxtral
     from voxtui.models.installed import voxtral_directory
 
@@ -160,7 +175,7 @@ def _download_of(config: Config) -> str:
 
 class Menu:
     class Chosen(Message):
-        """Another value of a key of [ui] is in force."""
+        """A key of [ui] has a new value."""
 
         def __init__(self, entry: Entry) -> None:
             super().__init__()
@@ -173,7 +188,7 @@ class Menu:
         self._app = app
         self._session = session
         self._choice: Entry | None = None
-        """the choice whose parts are being loaded"""
+        """the choice whose components are being loaded"""
         self._known: frozenset[str] | None = None
         """the devices before a rescan, until its result is shown"""
         self._microphone: str | None = None
@@ -182,7 +197,7 @@ class Menu:
         if isinstance(self._app.screen, Palette):
             return
         entries = [*commands, *self.entries()]
-        palette = Palette(SECTIONS, entries, self.devices(), query)
+        palette = Palette(SECTIONS, entries, self.devices(), NAMES, query)
         self._app.push_screen(palette, self._act)
 
     async def _act(self, entry: Entry | None) -> None:
@@ -204,7 +219,7 @@ class Menu:
             on, about = config.vad.hands_free, "speak without a key; a pause ends it"
             yield Entry(MICROPHONE, "Hands-free", about, on, key="vad.hands_free", value=not on)
             yield from map(self._marked, part_choices(config))
-        keeps, about = bool(config.session.keep), "their words, in a file that only you can read"
+        keeps, about = bool(config.session.keep), "in a file that only you can read"
         title = "Keep conversations"
         yield Entry(CONVERSATION, title, about, keeps, key="session.keep", value=not keeps)
         title, question = "Forget all conversations", "Erase every stored conversation?"
@@ -318,10 +333,10 @@ def _in_use(config: Config, key: str) -> Any:
 
 
 async def in_thread(work: Callable[[], Found]) -> Found:
-    """Return the result of `work`, run on a daemon thread. Raises what it raises.
+    """Return the result of `work`, run on a daemon thread. Raises its exception.
 
-    Not on an executor's thread, because this work may hang in a sound server and an executor would
-    then delay quitting.
+    It is no thread of an executor, because this work may hang in a sound server, and the executor
+    would then delay quitting.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Found] = loop.create_future()

@@ -1,8 +1,8 @@
-"""The palette: choices in sections, filtered as one types, previewed where that is cheap."""
+"""The palette: choices in sections, filtered by typing, with previews."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -20,8 +20,11 @@ from voxtui.ui.widgets.boxes import SearchList
 PREVIEWED = "ui.theme"
 """The config key whose values are previewed."""
 
+TITLE_CELLS, ABOUT_CELLS = 28, 34
+"""Widths of the columns. A longer text takes the space of the next column."""
+
 PREVIEW_SECONDS = 0.12
-"""A line is previewed once it was chosen for so long, because a theme takes time to apply."""
+"""Delay before a highlighted line is previewed, because a theme takes time to apply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +33,28 @@ class Entry:
     title: str
     about: str = ""
     chosen: bool = False
-    """the value in force"""
+    """whether it is the present value"""
     question: str = ""
-    """must be answered with yes before"""
+    """the question that must be answered with yes before"""
     action: str = ""
     """an action of the app or of its screen, such as `screen.new`"""
     key: str = ""
-    """the config key that gets `value`; empty: the entry is an action"""
+    """the config key that gets `value`; empty for an action"""
     value: Any = None
+    shortcut: str = ""
+    """the key with the same effect outside the menu, as the footer writes it"""
+    folds: str = ""
+    """the config key whose values this entry stands for"""
 
 
 class Palette(SearchList[Entry | None]):
-    """Lists entries by section; Enter acts, Esc leaves everything as it was."""
+    """Lists entries by section; Enter selects one, Esc changes nothing."""
 
     TITLE, SUB_TITLE = "Menu", "Esc closes"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+p", "close", "Close")]
 
     class Previewed(Message):
-        """The result of `entry` is to be shown while it is highlighted; None: no longer."""
+        """Show the effect of `entry` while it is highlighted; None ends that."""
 
         def __init__(self, entry: Entry | None) -> None:
             super().__init__()
@@ -58,20 +65,23 @@ class Palette(SearchList[Entry | None]):
         sections: Sequence[str],
         entries: Sequence[Entry],
         more: Awaitable[Sequence[Entry]],
+        names: Mapping[str, str],
         query: str = "",
     ) -> None:
-        """Show `entries` in the order of `sections`; dismissed with the one that was chosen.
+        """Show `entries` in the order of `sections`. Dismissed with the chosen entry.
 
-        `more` are entries that take time to find.
+        `more` yields entries that take time to find. Without a search, the values of a config key
+        in `names` are folded into one line with that name.
         """
         super().__init__(query)
         self._sections = sections
         self._entries = list(entries)
         self._more = more
         self._lines: list[Entry | None] = []
-        """the entry of each line; None: the name of a section"""
-        self._asked: Entry | None = None
-        """the entry whose question is on display"""
+        """the entry of each line, or None for the name of a section"""
+        self._names = names
+        self._narrowed = False
+        """whether a question, or the values of one config key, are shown"""
         self._previewed = False
         self._waiting: Timer | None = None
 
@@ -81,7 +91,7 @@ class Palette(SearchList[Entry | None]):
 
     async def _add_more(self) -> None:
         found = [*await self._more, *self._entries]
-        if self._asked is None:
+        if not self._narrowed:
             self._entries = sorted(found, key=lambda entry: self._sections.index(entry.section))
             self._show()
 
@@ -90,7 +100,7 @@ class Palette(SearchList[Entry | None]):
         words = self._input.value.casefold().split()
         best, section = 0.0, ""
         self._lines, highlighted = [], None
-        for entry, score in self._matching(words):
+        for entry, score in self._matching(words) if words else self._folded():
             if entry.section != section:
                 section = entry.section
                 self._lines.append(None)
@@ -109,12 +119,26 @@ class Palette(SearchList[Entry | None]):
         exact: list[tuple[Entry, float]] = []
         for entry in self._entries:
             name = f"{entry.section} {entry.title}"
-            scores = [matcher.match(name) for matcher in matchers] or [1.0]
+            scores = [matcher.match(name) for matcher in matchers]
             if all(scores):
                 fuzzy.append((entry, sum(scores)))
                 if all(word in name.casefold() for word in words):
                     exact.append(fuzzy[-1])
         return exact or fuzzy
+
+    def _folded(self) -> Iterator[tuple[Entry, float]]:
+        folded: set[str] = set()
+        for entry in self._entries:
+            name = "" if self._narrowed else self._names.get(entry.key, "")
+            if not name:
+                yield entry, 1.0 + (self._narrowed and entry.chosen)
+            elif entry.key not in folded:
+                folded.add(entry.key)
+                values = (
+                    each.title for each in self._entries if each.key == entry.key and each.chosen
+                )
+                value = next(values, "").removeprefix(name).lstrip(": ")
+                yield Entry(entry.section, name, value, shortcut="›", folds=entry.key), 1.0
 
     def _option(self, line: int) -> Option:
         entry = self._lines[line]
@@ -123,8 +147,11 @@ class Palette(SearchList[Entry | None]):
             assert below is not None
             return Option(Content.styled(below.section, "bold"), disabled=True)
         mark = "✓" if entry.chosen else " "
-        about = (f"  {entry.about}", "$text-muted")
-        return Option(Content.assemble(f"{mark} {entry.title}", about if entry.about else ""))
+        longest = max(len(each.title) for each in self._lines if each is not None)
+        title = f"{mark} {entry.title:<{min(longest, TITLE_CELLS)}}"
+        about = f"  {entry.about:<{ABOUT_CELLS}}" if entry.about or entry.shortcut else ""
+        shortcut = f"  {entry.shortcut}" if entry.shortcut else ""
+        return Option(Content.assemble(title, (about, "$text-muted"), (shortcut, "$text-accent")))
 
     @property
     def _highlighted(self) -> Entry | None:
@@ -162,16 +189,17 @@ class Palette(SearchList[Entry | None]):
         if entry is None:
             return
         if entry.question:
-            self._ask(entry)
+            yes = replace(entry, section=entry.question, title="Yes", about="", question="")
+            self._narrow([Entry(entry.question, "No"), yes])
+            return
+        if entry.folds:
+            self._narrow([each for each in self._entries if each.key == entry.folds])
             return
         if entry.key != PREVIEWED:
             self._undo_preview()
         self.dismiss(entry)
 
-    def _ask(self, entry: Entry) -> None:
-        self._asked = entry
-        yes = replace(entry, section=entry.question, title="Yes", about="", question="")
-        no = Entry(entry.question, "No")
-        self._entries = [no, yes]
+    def _narrow(self, entries: Sequence[Entry]) -> None:
+        self._narrowed, self._entries = True, list(entries)
         self._input.value = ""
         self._show()

@@ -1,4 +1,4 @@
-"""The times that the panel shows, and how they are written."""
+"""Format the times that the panel shows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from voxtui.storage.derived_latencies import (
 )
 
 NO_TURN = Turn(0, "", Outcome.ANSWERED, {})
-"""on display before the first turn"""
+"""The turn that is shown before the first one."""
 
 PEOPLE_NAMES = {TTFT: "first word", FIRST_SOUND: "first sound", TOTAL: "full answer"}
-"""The headlines in the words of people who use voxtui; the lab has the technical names."""
+"""The headlines in plain words; the lab view has the technical names."""
 
 VERDICT_STYLES = {Verdict.WITHIN: "$text-success", Verdict.OVER: "$text-warning", None: ""}
 
@@ -42,13 +42,13 @@ class TurnTimes:
     session: SessionTimes = field(default_factory=SessionTimes)
     turn: Turn = NO_TURN
     selected: bool = False
-    """the turn on display was selected; it is not the newest one"""
+    """whether the turn on display was selected and is not the newest one"""
     past: bool = False
-    """a newer turn is in progress that has no times yet"""
+    """whether a newer turn is in progress that has no times yet"""
     queue: str = ""
-    """a line about speech that is synthesised and not played yet; empty without such speech"""
+    """a line about synthesised speech that is not played yet; empty without such speech"""
     device_ms: float | None = None
-    """measured delay of the speaker in ms, which the mark `first_sound` does not include"""
+    """the measured delay of the speaker in ms, which `first_sound` does not include"""
 
 
 def main_headline(session: SessionTimes) -> Headline:
@@ -57,7 +57,7 @@ def main_headline(session: SessionTimes) -> Headline:
 
 
 def number(value: float | None, thousand: str = "s") -> str:
-    """Format a headline in four cells. `thousand`: the unit for values of 10,000 and more."""
+    """Format a headline in four cells. `thousand` is the unit for values of 10,000 and more."""
     if value is None:
         return "–"
     return f"{value:.0f}" if value < 9999.5 else f"{value / 1000:.0f}{thousand}"
@@ -72,7 +72,7 @@ def short_ms(seconds: float) -> str:
 
 
 def plain_ms(value: float | None) -> str:
-    """Format milliseconds for people: `338 ms`, `1.24 s`, `37 s`."""
+    """Format milliseconds in plain words: `338 ms`, `1.24 s`, `37 s`."""
     if value is None:
         return "–"
     if value < 999.5:
@@ -82,7 +82,7 @@ def plain_ms(value: float | None) -> str:
 
 
 def plain_goal(value: float | None) -> str:
-    """Format a target for people: `≤ 500 ms`, `≤ 5 s`; empty for None."""
+    """Format a target in plain words: `≤ 500 ms`, `≤ 5 s`; empty for None."""
     if value is None:
         return ""
     return f"≤ {value:g} ms" if value < 1000 else f"≤ {value / 1000:g} s"

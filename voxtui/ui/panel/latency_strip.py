@@ -1,4 +1,4 @@
-"""The last turn in one line: its first sound, and the stages until then as bars."""
+"""The last turn on one line: its first sound, and the stages before it as bars."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ from itertools import accumulate, pairwise
 from textual.content import Content
 from textual.widgets import Static
 
-from voxtui.storage.derived_latencies import Stage, stages
+from voxtui.storage.derived_latencies import FIRST_SOUND, TTFT, Stage, stages
 from voxtui.ui.bars import HALF_LINE, LINE
-from voxtui.ui.panel.formatting import TurnTimes, figure, plain_ms
+from voxtui.ui.panel.formatting import PEOPLE_NAMES, TurnTimes, figure, plain_ms
 from voxtui.ui.panel.waterfall import plain_stages
 
 GAP = "   "
 
 EARLIER = "◂ "
-"""In front of the times of a selected turn."""
+"""The mark in front of the times of a selected turn."""
 
 MOST_CELLS, LEAST_CELLS = 32, 8
-"""Cells of all bars together. Where there is room for fewer, the stages are left out."""
+"""Maximum and minimum cells of all bars. The bars are left out if there is less space."""
 
 FULL_SECONDS = 1.0
-"""The first sound whose bars fill all cells, so that a faster turn has shorter bars. A slower one
-fills them too."""
+"""Time of the first sound at which the bars fill all cells. A faster turn has shorter bars."""
+
+LEAST_WIDTH = 84
+"""Minimum width in cells of a line that also names the key of the fuller views."""
 
 STAGES = {"hearing": "$text-muted", "thinking": "$primary 75%", "voice": "$primary"}
-"""The stages until the first sound, and the colour of each."""
+"""The stages before the first sound, with their colours."""
 
 
 class LatencyStrip(Static):
@@ -34,15 +36,21 @@ class LatencyStrip(Static):
 
     ALLOW_SELECT = False
 
-    def __init__(self, times: TurnTimes) -> None:
+    def __init__(self, times: TurnTimes, more: str) -> None:
+        """`more` names the key of the fuller views."""
         super().__init__(markup=False)
         self._times = times
+        self._more = more
 
     def on_resize(self) -> None:
         self.show()
 
     def show(self) -> None:
-        line = _line(self._times, self.content_size.width)
+        width = self.content_size.width
+        names_more = width >= LEAST_WIDTH
+        line = _line(self._times, width - names_more * len(GAP + self._more))
+        if line and names_more:
+            line += Content.styled(self._more.rjust(width - line.cell_length), "$text-muted")
         if not (isinstance(self.content, Content) and line.is_same(self.content)):
             self.update(line, layout=False)
 
@@ -52,20 +60,28 @@ def _line(times: TurnTimes, width: int) -> Content:
     if not (number := figure(turn)):
         return Content()
     style = "$text-muted" if times.past and not times.selected else "bold"
+    what = TTFT if turn.first_sound_ms is None else FIRST_SOUND
     shown = Content.assemble((EARLIER if times.selected else "", "$text-muted"), (number, style))
+    named = shown + Content.styled(f" {PEOPLE_NAMES[what]}", "$text-muted")
     found = [s for s in plain_stages(stages(turn.timestamps)) if s.name in STAGES and s.seconds > 0]
     ends = [0, *(round(end * 1000) for end in accumulate(stage.seconds for stage in found))]
     full = max(FULL_SECONDS, sum(stage.seconds for stage in found))
     # The ends are rounded and not the times, so that the times add up to the number before them.
     exact = [f" {plain_ms(end - start)}" for start, end in pairwise(ends)]
-    for values in (exact, [""] * len(found)):
+    short = [value.removesuffix(" ms") for value in exact]
+    for head, values in (
+        (named, exact),
+        (named, short),
+        (shown, exact),
+        (shown, [""] * len(found)),
+    ):
         texts = sum(len(f"{GAP}{s.name} {value}") for s, value in zip(found, values, strict=True))
         rounded_up = len(found)  # cells: each bar may be longer by one
-        cells = min(width - shown.cell_length - texts - rounded_up, MOST_CELLS)
+        cells = min(width - head.cell_length - texts - rounded_up, MOST_CELLS)
         if len(found) > 1 and cells >= LEAST_CELLS:
             bars = [max(1, round(stage.seconds / full * cells * 2)) for stage in found]
-            return shown + _stages(found, bars, values)
-    return shown
+            return head + _stages(found, bars, values)
+    return named if named.cell_length <= width else shown
 
 
 def _stages(found: Sequence[Stage], halves: Sequence[int], values: Sequence[str]) -> Content:

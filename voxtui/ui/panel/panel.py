@@ -1,4 +1,4 @@
-"""The latency panel: one line, or a summary or a laboratory beside the conversation."""
+"""The latency panel: one line, or beside the conversation a summary or the lab view."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ PanelSize: TypeAlias = Literal["line", "glance", "lab"]
 SIZES: tuple[PanelSize, ...] = ("line", "glance", "lab")
 
 LEAST_TERMINAL = Size(72, 16)
-"""On a smaller terminal the panel is a line."""
+"""Minimum size of a terminal on which the panel is more than a line."""
 
 
 def size_for(wanted: str, terminal: Size) -> PanelSize:
-    """Return the size of the panel on `terminal`; `wanted`: a value of ui.panel."""
+    """Return the size of the panel on `terminal`; `wanted` is a value of ui.panel."""
     if terminal.width < LEAST_TERMINAL.width or terminal.height < LEAST_TERMINAL.height:
         return "line"
     match wanted:
@@ -67,15 +67,15 @@ class LatencyPanel(Container):
     As a line it is `strip`, which stands elsewhere on the screen.
     """
 
-    def __init__(self, targets: Targets) -> None:
+    def __init__(self, targets: Targets, more: str = "") -> None:
         super().__init__()
         self.chosen: PanelSize = "line"
         self._times = TurnTimes(targets)
-        self.strip = LatencyStrip(self._times)
+        self.strip = LatencyStrip(self._times, more)
         self._glance = SummaryView()
         self._lab = FullView()
         self._views: dict[PanelSize, Widget] = {"glance": self._glance, "lab": self._lab}
-        """mounted when they are shown first, because each widget delays the first frame"""
+        """the views, mounted when first shown, because each widget delays the first frame"""
         self._live = self._finished = NO_TURN
         self._selected: Turn | None = None
         self._typed = False
@@ -109,17 +109,17 @@ class LatencyPanel(Container):
         self._show()
 
     def devices_add(self, ms: float | None) -> None:
-        """Set the measured delay of the speaker, which adds to the first sound; None: unknown."""
+        """Set the measured delay of the speaker, which adds to the first sound; None if unknown."""
         self._times.device_ms = ms
         self._show()
 
     @property
     def turn(self) -> Turn:
-        """The turn on display. Marks may still be added to it."""
+        """The turn on display. Milestones may still be added to it."""
         return self._times.turn
 
     def select(self, turn: Turn | None) -> None:
-        """Show a finished turn; None: the turn in progress or the newest one again."""
+        """Show a finished turn; None shows the turn in progress or the newest one again."""
         self._selected = turn
         self._show()
 
@@ -133,7 +133,7 @@ class LatencyPanel(Container):
             self.strip.show()
 
     def follow(self, timestamps: Timestamps, now: float) -> None:
-        """Show the marks reached so far. The previous turn stays until the release."""
+        """Show the milestones reached so far. The previous turn stays until the release."""
         times, reached = self._times, timestamps.since_release()
         before, times.queue = times.queue, self._queue(timestamps, now)
         if reached and reached != self._live.timestamps:

@@ -1,4 +1,4 @@
-"""The table of the headlines, with the percentiles of the last turns."""
+"""The table of headlines with the percentiles of the last turns."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ EARLIER = "An earlier answer (Esc: newest)"
 
 
 class SummaryView(Vertical):
-    """At most fourteen numbers, in the words of people."""
+    """At most fourteen numbers, in plain words."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -39,7 +39,7 @@ STAGES = {
     "device": ("sound", "voice"),
     "speaking": ("sound", ""),
 }
-"""The look of each stage, and its name for people, who need not tell all apart; empty: none."""
+"""The style of each stage, and its plain name, which several may share; empty for none."""
 
 PLAIN_LOOKS = {plain: look for look, plain in reversed(STAGES.values()) if plain}
 
@@ -53,7 +53,7 @@ class Waterfall(Widget):
     }
 
     def __init__(self, plain: bool = False) -> None:
-        """Draw few stages with plain names, if `plain`."""
+        """Draw few stages with plain names if `plain`."""
         super().__init__()
         self._plain = plain
         self._targets: Targets = TARGETS[DEFAULT_BRAIN]
@@ -121,7 +121,7 @@ class Axis:
     """Maps seconds since the release to cells. The scale ends at a round number."""
 
     HIDDEN_SHARE = 0.3
-    """Longer speculative work is cut off here. Its row gives its duration."""
+    """Length after which speculative work is cut off. Its row shows its duration."""
 
     def __init__(self, found: Sequence[Stage], cells: int, at_least: float) -> None:
         hidden = -min((stage.start for stage in found), default=0.0)
@@ -145,6 +145,6 @@ class Axis:
 
 
 def _round_up(seconds: float) -> float:
-    """Return the next round number, so that the bars of a running turn do not jitter."""
+    """Return the next larger round number, so that the bars of a running turn do not jitter."""
     scale = 10.0 ** math.floor(math.log10(max(seconds, 0.1)))
     return next(step * scale for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * scale >= seconds)

@@ -1,4 +1,4 @@
-"""The text field: it writes, completes commands, and brings earlier texts back."""
+"""The text field: write, complete commands, and recall earlier texts."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ EDITING = {
     for key, bindings in BindingsMap(Input.BINDINGS).key_to_bindings.items()
     if key != "enter"
 }
-"""The keys of Textual's text field, and their actions."""
+"""The editing keys of Textual's text field, and their actions."""
 
 KEPT_TEXTS = 100
 
 
 class Recall:
-    """The texts that were sent or left, oldest first, and the place of the one that is shown."""
+    """Texts that were sent or abandoned, oldest first, and the position of the shown one."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
         self._place = 0
-        """the index of the text that is shown; the number of texts: a new one"""
+        """the index of the text that is shown; the number of texts for a new one"""
         self._new = ""
         """the new text, while an earlier one is shown"""
         self.draft = False
-        """the newest text was left and not sent"""
+        """whether the newest text was abandoned and not sent"""
 
     def add(self, text: str, draft: bool) -> None:
         begun = draft and text.startswith("/") and " " not in text  # a command of nothing to lose
@@ -38,7 +38,7 @@ class Recall:
         self._place, self._new = len(self._texts), ""
 
     def older(self, shown: str) -> str:
-        """Return the text before the one that is shown; `shown` itself if there is none."""
+        """Return the text before the shown one; `shown` itself if there is none."""
         if self._place == 0:
             return shown
         if self._place == len(self._texts):
@@ -48,7 +48,7 @@ class Recall:
         return self._texts[self._place]
 
     def newer(self, shown: str) -> str:
-        """Return the text after the one that is shown; `shown` itself if there is none."""
+        """Return the text after the shown one; `shown` itself if there is none."""
         if self._place == len(self._texts):
             return shown
         self._place += 1
@@ -56,9 +56,9 @@ class Recall:
 
 
 class Field(Input):
-    """A line of text. The app hands it each key in order, because its own queue would be late.
+    """A line of text. The app passes it each key in order.
 
-    While a key waits in the queue of a widget, the app may already act on the next one.
+    While a key waits in the queue of a widget, the app might already act on the next one.
     """
 
     def __init__(self) -> None:
@@ -66,26 +66,26 @@ class Field(Input):
         self.recall = Recall()
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
-        """Return False: the app decides each key, so the footer shows those of the app."""
+        """Return False: the app handles each key, so the footer shows those of the app."""
         return False
 
     @property
     def empty(self) -> bool:
-        """True while there is nothing but white space, so that Space talks."""
+        """True while the field has only white space, so that Space talks."""
         return not self.value.strip()
 
     def write(self, text: str) -> None:
         self.replace(text, *self.selection)
 
     def take(self, draft: bool = False) -> str:
-        """Empty the field and return its text, which `up` brings back. `draft`: it was not sent."""
+        """Empty the field and return its text, which Up recalls. `draft`: it was not sent."""
         text = self.value
         self.recall.add(text, draft)
         self.clear()
         return text
 
     async def edit(self, key: events.Key) -> bool:
-        """Obey an editing key. Return False if it is none."""
+        """Apply an editing key. Return False for any other key."""
         match key.key:
             case "up":
                 self._show(self.recall.older(self.value))

@@ -1,4 +1,4 @@
-"""Texts that were pasted: folded beside the text field until they go with the next words."""
+"""Pasted texts, folded beside the text field until they are sent with the next words."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from voxtui.errors import strip_control_characters
 from voxtui.ui.widgets.boxes import TextBox
 
 FIELD_LINES = 3
-"""A paste of more lines is folded. One of fewer is written into the field as one line."""
+"""Maximum lines of a paste that is written into the field, as one line. A longer one is folded."""
 
 FIELD_CHARACTERS = 1000
-"""A longer paste is folded, too."""
+"""Maximum characters of a paste that is not folded."""
 
 NAME = "the pasted text"
 
@@ -42,18 +42,18 @@ def too_long(characters: int, tokens: int, room: int, most: int) -> str:
 
 
 class PastedTexts(Static):
-    """Names the texts that were pasted and wait. A click opens the newest one."""
+    """Names the pasted texts that wait. A click opens the newest one."""
 
     ALLOW_SELECT = False
 
     def __init__(self) -> None:
         super().__init__(id="pasted", markup=False)
         self._texts: list[tuple[Attachment, int]] = []
-        """the pasted texts, each with its tokens"""
+        """the pasted texts, with their numbers of tokens"""
         self._room = 0
-        """tokens that all of them may have"""
+        """the maximum tokens of all of them"""
         self._tokens_per_second: float | None = None
-        """prefill speed of the brain; None: not known"""
+        """the prefill speed of the brain, or None if unknown"""
 
     @property
     def waiting(self) -> bool:
@@ -61,7 +61,7 @@ class PastedTexts(Static):
 
     @property
     def length(self) -> str:
-        """The length of all of them, in words for people."""
+        """The length of all pasted texts, in plain words."""
         lines = sum(text.text.count("\n") + 1 for text, _ in self._texts)
         characters = sum(len(text.text) for text, _ in self._texts)
         return f"{lines:,} lines" if lines > 1 else f"{characters:,} characters"
@@ -76,7 +76,7 @@ class PastedTexts(Static):
 
     @property
     def room_used(self) -> str:
-        """How many of the tokens they take, and how long reading lasts, where that is known."""
+        """The tokens of the pasted texts and, if known, the time to read them."""
         speed = self._tokens_per_second
         lasts = f", {self.tokens / speed:.0f} s to read" if speed else ""
         return f"{self.tokens:,} of {self._room:,} tokens{lasts}"

@@ -1,4 +1,4 @@
-"""Turns the talk key, the mouse and the focus into the beginning and the end of an utterance."""
+"""Turn the talk key, the mouse and the focus into the beginning and end of an utterance."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from voxtui.ui.talk.talkkey import Act, Begin, End, Mode, TalkKey
 
 class PushToTalk:
     class Changed(Message):
-        """Talking or its mode may differ. Comes from the bar."""
+        """Talking has begun or ended, or the way of talking changed. Sent by the bar."""
 
         def __init__(self, talking: bool) -> None:
             super().__init__()
             self.talking = talking
-            """an utterance was in progress when this was sent; it may have ended since"""
+            """whether an utterance was in progress when this was sent"""
 
     def __init__(self, session: LocalSession, bar: TalkBar) -> None:
         self.bar = bar
@@ -41,7 +41,7 @@ class PushToTalk:
 
     @property
     def is_held(self) -> bool:
-        """True if an utterance lasts as long as the key or the button is down."""
+        """True if an utterance lasts as long as the key or the button is held."""
         return self._by_mouse or self._key.releases
 
     def press(self, at: float | None = None, repeated: bool = False) -> None:
@@ -64,7 +64,7 @@ class PushToTalk:
             self._changed()
 
     def let_go(self, at: float | None = None) -> None:
-        """End what key and button hold: their release will not be reported here."""
+        """Release key and button, because their release will not be reported here."""
         at = time.monotonic() if at is None else at
         self._obey(self._key.lose_focus(at), at)
         self.mouse_up(at)

@@ -1,4 +1,4 @@
-"""The prompt: the state, a hint or the text field, and the level. Held, it talks."""
+"""The prompt: the state, a hint or the text field, and the level. Holding it talks."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ NOT_LOADED, NO_SOUND = "✗ NOT LOADED", "✗ NO SOUND"
 
 
 def loudness(level: float) -> float:
-    """Convert a peak of 0..1 to a share of the meter: 0 at -60 dBFS, 1 at full scale."""
+    """Convert a peak from 0 to 1 to a share of the meter: 0 at -60 dBFS, 1 at full scale."""
     if level <= 0:
         return 0.0
     return max(0.0, min(1.0, 1 - 20 * math.log10(level) / QUIETEST_DB))
 
 
 class Meter(Widget):
-    """A line from 0 to 1. It repaints only when it would look different."""
+    """A line from 0 to 1, repainted only if it would look different."""
 
     ALLOW_SELECT = False
 
@@ -70,23 +70,23 @@ class Hint(Static):
 
 
 class TalkBar(Horizontal):
-    """Shows the state, a hint or the text that is being written, and the level."""
+    """Shows the state, a hint or the text being written, and the level."""
 
     ALLOW_SELECT = False
 
     class Held(Message):
-        """The mouse button went down on the bar, at `time`."""
+        """The mouse button was pressed on the bar, at `time`."""
 
     class LetGo(Message):
-        """The mouse button came up again, anywhere."""
+        """The mouse button was released, anywhere."""
 
     def __init__(self) -> None:
         super().__init__()
         self._title = self._source = self._usage = ""
         self.corrected: int | None = None
-        """the turn whose words stand in the field to be corrected"""
+        """the number of the turn whose words are being corrected in the field"""
         self._progress = False
-        """the hint tells how far a long text is read, so it is the title of an open field"""
+        """whether the hint shows the progress of reading, which an open field shows as its title"""
         self.meter = Meter()
         self.field = Field()
         self.pasted = PastedTexts()
@@ -109,7 +109,7 @@ class TalkBar(Horizontal):
             self.border_subtitle = Content(text)  # pyright: ignore[reportAttributeAccessIssue]
 
     def show_state(self, state: State | None, stalls: bool = False) -> None:
-        """Show the badge of `state`; None: no model is loaded. `stalls`: nothing is heard."""
+        """Show the badge of `state`; None: no model is loaded. `stalls`: no sound is played."""
         badge = NOT_LOADED if state is None else NO_SOUND if stalls else BADGES[state]
         # Not a class for each state: a change of classes styles all of the bar again, for 5 ms.
         self.set_class(state is State.LOADING, "-loading")
@@ -154,7 +154,7 @@ class TalkBar(Horizontal):
         return self.field.take()
 
     def close_field(self) -> None:
-        """Close the text field. Up brings back what stands in it, unless that is a correction."""
+        """Close the text field. Up recalls its text, unless that is a correction."""
         self.remove_class("typing")
         self._empty_field()
         self._show_title()
@@ -167,7 +167,7 @@ class TalkBar(Horizontal):
         self.corrected = None
 
     async def edit(self, key: events.Key) -> bool:
-        """Obey an editing key, if the field is open or Up opens it. Return whether it was one.
+        """Apply an editing key if the field is open or Up opens it. Return False for other keys.
 
         With a pasted text, Backspace at the beginning removes it, and Tab opens it.
         """

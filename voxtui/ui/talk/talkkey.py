@@ -1,8 +1,8 @@
-"""Derives the beginning and end of talking from what a terminal reports of one key. Has no clock.
+"""Derive the beginning and end of talking from a terminal's reports of one key. Has no clock.
 
-In a terminal that reports key releases, down begins and up ends. Other terminals report presses
-only, and a keyboard's repeats look the same: a tap begins and the next tap ends. Presses too fast
-for a finger are repeats of a held key, and talking ends with the last of them.
+If the terminal reports key releases, a press begins and the release ends. Other terminals report
+only presses, and a keyboard's repeats look the same: a tap begins and the next tap ends. Presses
+too fast for a finger are repeats of a held key, and talking ends with the last of them.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from statistics import median
 from typing import TypeAlias
 
 CONFIRM_SECONDS = 0.15
-"""Two presses within this time are repeats of a held key."""
+"""Maximum time between two presses that are repeats of a held key."""
 
 LONGEST_DELAY_SECONDS = 1.1
-"""A held key repeats for the first time within this time; a later press is a second tap."""
+"""Maximum delay of the first repeat of a held key; a later press is a second tap."""
 
 SETTLE_SECONDS = 0.35
-"""Presses this soon after the end of a talk belong to it: slow or late repeats."""
+"""Time after the end of a talk in which presses are its slow or late repeats."""
 
 LEAST_WINDOW_SECONDS, MOST_WINDOW_SECONDS = 0.12, 0.5
-"""Repeats have ended after three of their own gaps, within these bounds."""
+"""Bounds of the time after which repeats have ended: three of their own gaps."""
 
 
 class Mode(StrEnum):
@@ -49,26 +49,26 @@ Act: TypeAlias = Begin | End
 
 class KeyPhase(Enum):
     DOWN = auto()
-    """talking: the terminal will report the release"""
+    """talking, and the terminal will report the release"""
     PRESSED = auto()
     """talking: a tap, or a hold that does not repeat yet"""
     AGAIN = auto()
     """talking, and pressed again: the tap that ends it, or the first repeat"""
     HELD = auto()
-    """talking: the key repeats"""
+    """talking, and the key repeats"""
     SPENT = auto()
-    """not talking; the key may still be down"""
+    """not talking; the key may still be pressed"""
 
 
 class TalkKey:
-    """Takes presses, releases and deadlines with their times, and returns what to do."""
+    """Takes presses, releases and deadlines with their times, and returns the actions."""
 
     def __init__(self) -> None:
         self.releases = False
-        """the terminal reports when a key comes up"""
+        """whether the terminal reports key releases"""
         self._phase = KeyPhase.SPENT
         self._last = float("-inf")
-        """the latest press or repeat"""
+        """the time of the latest press or repeat"""
         self._gaps = deque([0.04], maxlen=8)
 
     @property
@@ -84,7 +84,7 @@ class TalkKey:
                 return None
 
     def press(self, at: float, repeated: bool = False) -> list[Act]:
-        """Take a press. `repeated`: the terminal calls it a repeat."""
+        """Take a press. `repeated`: the terminal reports it as a repeat."""
         if self.releases:
             return self._reported(at, repeated)
         acts = self.settle(at)
@@ -101,7 +101,7 @@ class TalkKey:
         return self._over(self._last)
 
     def lose_focus(self, at: float) -> list[Act]:
-        """End the talk, because the release will be reported to another window."""
+        """End the talk, because another window will receive the release."""
         return self._over(at) if self.releases else []
 
     def abandon(self) -> None:

@@ -1,4 +1,4 @@
-"""The problem in force, above the conversation, with the key that mends it."""
+"""The present problem, above the conversation, with the key that solves it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ MEND_KEY = "Enter"
 
 
 class Banner(Static):
-    """One problem at a time. The newest replaces the one before."""
+    """Shows one problem at a time. The newest replaces the one before."""
 
     def __init__(self) -> None:
         super().__init__(id="banner", markup=False)
         self.action = ""
-        """the action that mends the problem; empty: none does"""
+        """the action that solves the problem; empty for none"""
 
     def show(self, problem: str, remedy: str = "", action: str = "", error: bool = True) -> None:
         """Show `problem`; MEND_KEY runs `action`, which `remedy` names.
 
-        `error` False: it asks for attention, and everything works.
+        If not `error`, it asks for attention although everything works.
         """
         self.action = action
         key = f"  {MEND_KEY}: {remedy}" if remedy else ""

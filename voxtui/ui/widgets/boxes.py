@@ -1,4 +1,4 @@
-"""Boxes over the screen: a list with a search, and a text that is scrolled."""
+"""Boxes over the screen: a list with a search, and a text that scrolls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from voxtui.ui.widgets.messages import Messages
 
 
 class SearchList(ModalScreen[ScreenResultType]):
-    """A list below the words of its search, between TITLE and SUB_TITLE. Its keys need no focus."""
+    """A list below its search words, between TITLE and SUB_TITLE. Its keys need no focus."""
 
     AUTO_FOCUS = "Input"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -53,7 +53,7 @@ class SearchList(ModalScreen[ScreenResultType]):
 
 
 class TextBox(ModalScreen[None]):
-    """A text that its keys scroll and close."""
+    """A text with keys that scroll and close it."""
 
     AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,q,tab,enter", "dismiss", "Close")]

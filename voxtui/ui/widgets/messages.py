@@ -1,4 +1,4 @@
-"""Sentences that need no answer, in lines of their own above the prompt or in an open box."""
+"""Show sentences that need no answer, in lines above the prompt or in an open box."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 MOST = 3
-"""The newest messages are shown, so that they leave the conversation its room."""
+"""Maximum messages, so that the conversation has enough space."""
 
 SIGNS = {"information": "", "warning": "! ", "error": "✗ "}
 STYLES = {"information": "$text-muted", "warning": "$text-warning", "error": "$text-error"}
 
 
 class Messages(Static):
-    """Takes room of its own, and covers nothing. A click removes all."""
+    """Takes lines of its own, and covers nothing. A click removes all messages."""
 
     def __init__(self) -> None:
         super().__init__(id="messages", markup=False)
         self._expiry: Timer | None = None
         self._since = time.time()
-        """the creation: what was raised before stands below the box, where it was read"""
+        """the time of creation; earlier messages are still shown below the box"""
 
     def show(self, notifications: Iterable[Notification]) -> None:
         # Not `list(notifications)`: it takes their length too, which removes those that expired

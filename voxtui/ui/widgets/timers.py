@@ -1,4 +1,4 @@
-"""The timers and reminders that are set, in one line above the bar."""
+"""The active timers and reminders, in one line above the bar."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SNOOZE_KEY = "z"
 HINT = "Any key: stop. Z: snooze"
 
 LONGEST_NAME = 24
-"""Characters of a name that are shown."""
+"""Maximum characters of a name that are shown."""
 
 
 class Timers(Static):
-    """Counts down. Takes no room while nothing is set."""
+    """Counts down. Takes no line without timers."""
 
     def __init__(self) -> None:
         super().__init__("", markup=False)
