@@ -37,10 +37,11 @@ STATUS = "document.getElementById('status')?.textContent ?? ''"
 
 DEVTOOLS_KEYS = {
     "ArrowDown": {"key": "ArrowDown", "code": "ArrowDown", "windowsVirtualKeyCode": 40},
+    "Enter": {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"},
     "Escape": {"key": "Escape", "code": "Escape", "windowsVirtualKeyCode": 27},
     "Space": {"key": " ", "code": "Space", "windowsVirtualKeyCode": 32},
 }
-WEBDRIVER_KEYS = {"ArrowDown": "\ue015", "Escape": "\ue00c", "Space": " "}
+WEBDRIVER_KEYS = {"ArrowDown": "\ue015", "Enter": "\ue007", "Escape": "\ue00c", "Space": " "}
 
 PREFERENCES = {
     "media.navigator.permission.disabled": True,  # no question about the microphone
@@ -85,6 +86,16 @@ class Tab(ABC):
         self.key(True, name)
         self.key(False, name)
 
+    def place(self, element: str) -> tuple[float, float]:
+        """Return where a finger meets the element of that id: its middle."""
+        box = f"document.getElementById('{element}').getBoundingClientRect()"
+        x, y = self.value(f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({box})")
+        return x, y
+
+    def tap(self, element: str) -> None:
+        self.touch(True, element)
+        self.touch(False, element)
+
     def until(self, text: str) -> str:
         """Wait until the status contains `text`. Returns it."""
         end = time.monotonic() + PATIENCE
@@ -105,6 +116,14 @@ class Tab(ABC):
     @abstractmethod
     def key(self, down: bool, name: str) -> None:
         """Press a key of WEBDRIVER_KEYS, or let it go."""
+
+    @abstractmethod
+    def touch(self, down: bool, element: str) -> None:
+        """Put a finger on the element of that id, or lift it."""
+
+    @abstractmethod
+    def write(self, text: str) -> None:
+        """Write into the field that has the focus, by keys."""
 
     @abstractmethod
     def picture(self, path: Path, width: int, height: int, scheme: str = "dark") -> None:
@@ -137,8 +156,18 @@ class Chromium(Tab):
         ]
 
     def key(self, down: bool, name: str) -> None:
-        kind = "rawKeyDown" if down else "keyUp"
+        kind = "keyDown" if down else "keyUp"
         self.call("Input.dispatchKeyEvent", type=kind, **DEVTOOLS_KEYS[name])
+
+    def touch(self, down: bool, element: str) -> None:
+        x, y = self.place(element)
+        kind, points = ("touchStart", [{"x": x, "y": y}]) if down else ("touchEnd", [])
+        self.call("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+
+    def write(self, text: str) -> None:
+        for letter in text:
+            for kind in ("keyDown", "keyUp"):
+                self.call("Input.dispatchKeyEvent", type=kind, key=letter, text=letter)
 
     def picture(self, path: Path, width: int, height: int, scheme: str = "dark") -> None:
         self.call(
@@ -193,8 +222,24 @@ class Firefox(Tab):
 
     def key(self, down: bool, name: str) -> None:
         action = {"type": "keyDown" if down else "keyUp", "value": WEBDRIVER_KEYS[name]}
-        keys = [{"type": "key", "id": "keyboard", "actions": [action]}]
-        self._do("input.performActions", actions=keys)
+        self._act("key", "keyboard", [action])
+
+    def touch(self, down: bool, element: str) -> None:
+        x, y = self.place(element)
+        actions: list[dict[str, Any]] = [{"type": "pointerUp", "button": 0}]
+        if down:
+            move = {"type": "pointerMove", "x": round(x), "y": round(y)}
+            actions = [move, {"type": "pointerDown", "button": 0}]
+        self._act("pointer", "finger", actions, parameters={"pointerType": "touch"})
+
+    def write(self, text: str) -> None:
+        kinds = "keyDown", "keyUp"
+        keys = [{"type": kind, "value": letter} for letter in text for kind in kinds]
+        self._act("key", "keyboard", keys)
+
+    def _act(self, kind: str, name: str, actions: list[dict[str, Any]], **more: Any) -> None:
+        source = {"type": kind, "id": name, "actions": actions, **more}
+        self._do("input.performActions", actions=[source])
 
     def picture(self, path: Path, width: int, height: int, scheme: str = "dark") -> None:
         viewport = {"width": width, "height": height}

@@ -1,11 +1,11 @@
-r"""Drive the page of `voxtui serve` in Chromium or Firefox without a screen, by keys and voice.
+r"""Drive the page of `voxtui serve` in Chromium or Firefox without a screen.
 
-    python -m benchmarks.page [--turns 10] [--browser firefox] [--transport webrtc] \
+    python -m benchmarks.page [--turns 10] [--browser firefox] [--transport webrtc] [--by tap] \
         [--pictures DIRECTORY] [--json OUT] [-- serve options]
 
 It needs `chromium`, or `firefox-esr` and `pulseaudio` (apt-get install). The server runs as a
-process. Space is held over a sample clip with real key events. Each turn prints the page's own
-table; the last one is interrupted.
+process. A sample clip is spoken while Space or a finger is held, or between two taps of a finger;
+or its question is written. Each turn prints the page's own table; the last one is interrupted.
 """
 
 from __future__ import annotations
@@ -68,12 +68,56 @@ def choose(tab: Tab, transport: str) -> None:
     tab.value("document.getElementById('talk').focus(), true")
 
 
+QUESTION = "What is the capital of France?"
+
+
+class Hand:
+    """How a person asks: `by` a key or a finger that is held, by two taps, or in writing."""
+
+    def __init__(self, tab: Tab, by: str) -> None:
+        self._tab = tab
+        self._by = by
+
+    def begin(self) -> None:
+        """Begin to speak. Returns once the page listens."""
+        match self._by:
+            case "space":
+                self._tab.key(True, "Space")
+            case "hold":
+                self._tab.touch(True, "talk")
+            case _:
+                self._tab.tap("talk")
+        self._tab.until("Listening")
+
+    def end(self) -> None:
+        match self._by:
+            case "space":
+                self._tab.key(False, "Space")
+            case "hold":
+                self._tab.touch(False, "talk")
+            case _:
+                self._tab.tap("talk")
+
+    def stop(self) -> None:
+        """Stop the answer."""
+        if self._by in ("hold", "tap"):
+            self._tab.tap("stop")
+        else:
+            self._tab.press("Escape")
+
+    def write(self) -> None:
+        """Write the question of the clip, and send it."""
+        self._tab.value("document.getElementById('text').focus(), true")
+        self._tab.write(QUESTION)
+        self._tab.press("Enter")
+
+
 def use_microphone(tab: Tab) -> None:
-    """Tap and throw away: only then Firefox gives WebRTC the addresses of this machine."""
+    """Press and throw away: only then Firefox gives WebRTC the addresses of this machine."""
     tab.key(True, "Space")
     tab.until("Listening")
-    tab.key(False, "Space")
     tab.press("Escape")
+    tab.key(False, "Space")
     tab.until("Stopped")
 
 
@@ -89,19 +133,22 @@ def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             if arguments.browser == "firefox":
                 use_microphone(tab)
             choose(tab, arguments.transport)
+        hand = Hand(tab, arguments.by)
         for number in range(arguments.turns):
-            tab.ready()
-            tab.key(True, "Space")
-            tab.until("Listening")
-            tab.speak()
-            if number == 0 and arguments.pictures:
-                tab.picture(arguments.pictures / "page-listening.png", 390, 844)
-            tab.key(False, "Space")
+            if arguments.by == "text":
+                hand.write()
+            else:
+                tab.ready()
+                hand.begin()
+                tab.speak()
+                if number == 0 and arguments.pictures:
+                    tab.picture(arguments.pictures / "page-listening.png", 390, 844)
+                hand.end()
             tab.until("Speaking")
             if number < arguments.turns - 1:
                 tab.until("Ready")
             else:
-                tab.press("Escape")
+                hand.stop()
                 tab.until("Stopped")
                 time.sleep(1)  # the truncation comes back
             turns.append(tab.value(TABLE))
@@ -124,6 +171,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--browser", choices=BROWSERS, default="chromium")
     parser.add_argument("--transport", choices=("websocket", "webrtc"), default="websocket")
+    parser.add_argument("--by", choices=("space", "hold", "tap", "text"), default="space")
     parser.add_argument("--pictures", type=Path)
     parser.add_argument("--json", type=Path)
     parser.add_argument("serve", nargs="*", help="options of voxtui serve, after --")

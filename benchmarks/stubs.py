@@ -59,6 +59,9 @@ class Script:
     first_token_s: float
     token_s: float
     """from one token to the next"""
+    scheduled: bool = False
+    """The tokens come at fixed times, as those of a model in another process: a token that is taken
+    late delays none after it."""
 
 
 class WaitingBrain(StubBrain):
@@ -71,12 +74,12 @@ class WaitingBrain(StubBrain):
         request.cancelled.wait(self.script.recogniser_s)
         request.timestamps.record(Milestone.TRANSCRIBED)
         yield UserTranscript(self.script.heard)
-        wait = self.script.first_token_s
+        due = time.monotonic() + self.script.first_token_s
         for text in self.script.tokens:
-            if request.cancelled.wait(wait):
+            if request.cancelled.wait(due - time.monotonic()):
                 return
             yield Token(text)
-            wait = self.script.token_s
+            due = (due if self.script.scheduled else time.monotonic()) + self.script.token_s
 
 
 class WaitingVoice:

@@ -26,6 +26,7 @@ SCRIPT = Script(
     recogniser_s=0.030,
     first_token_s=0.050,
     token_s=0.010,
+    scheduled=True,
 )  # fmt: skip
 """The first sentence has ten tokens, and no place before its end where it may be cut."""
 

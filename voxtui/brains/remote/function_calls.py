@@ -1,4 +1,4 @@
-"""Tools as OpenAI's API has them: what is offered, the call in a stream, and its result."""
+"""Tools in OpenAI's API: the offered ones, a call in a stream, and its result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from voxtui.dialogue.data import FinishedCall, ToolCall
 from voxtui.dialogue.protocols import ReplyOptions
 
 LONGEST_ARGUMENTS = 10_000
-"""Characters. A call with more is cut, and then no JSON."""
+"""Maximum characters of a call. A longer one is cut, and is then invalid JSON."""
 
 
 class _Function(msgspec.Struct):
@@ -28,7 +28,7 @@ class _CallPiece(msgspec.Struct):
 
 
 class StreamedCall:
-    """The first call of a stream, whose pieces come one after the other."""
+    """The first call of a stream, whose pieces arrive one after the other."""
 
     def __init__(self) -> None:
         self._id = self._name = self._arguments = ""
@@ -51,7 +51,7 @@ class StreamedCall:
 def tool_fields(options: ReplyOptions, calls: Sequence[FinishedCall]) -> Json:
     """Return the fields of a request that offers tools: those whose results may be sent.
 
-    After a call, none may be called: a result is not obeyed.
+    After a call no tool is offered, because a result must not cause calls.
     """
     tools = [tool for tool in options.tools if tool.line and (tool.shared or tool.run is None)]
     if not tools:
