@@ -83,7 +83,7 @@ class FileSpeaker:
         if self._path.exists() and not self._path.is_file():
             raise InputError(f"{self._path}: is not a regular file.", "Name a WAV file.")
         if str(self._path) == "-" or self._path.suffix.lower() not in ("", ".wav", ".wave"):
-            raise InputError(f"{self._path}: the sound is a WAV.", "Name it FILE.wav.")
+            raise InputError(f"{self._path}: is not the name of a WAV file.", "Name it FILE.wav.")
         try:
             # The flags refuse a link and a file that exists already.
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW

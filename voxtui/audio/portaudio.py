@@ -111,7 +111,7 @@ def _alsa_names_devices() -> bool:
 
 
 def unusable(error: Exception) -> DeviceError:
-    return DeviceError(f"The sound system cannot be used: {error}.", "`voxtui doctor` tries it.")
+    return DeviceError(f"The sound system cannot be used: {error}.", "`voxtui doctor` tests it.")
 
 
 @contextmanager

@@ -123,11 +123,11 @@ def compare(
         ("machine", old.machine.get("cpu"), about["machine"]["cpu"]),
     ):
         if before != after:
-            lines.append(f"  Not alike: {name} was {before}, is {after}.")
+            lines.append(f"  Different {name}: it was {before}, it is {after}.")
     compared = [(h, difference(old.measured, turns, h)) for h in MEASURED]
     lines += [_line(headline, diff) for headline, diff in compared if diff]
     if not any(diff for _, diff in compared):
-        lines.append("  No clip is in both.")
+        lines.append("  The reports have no clip in common.")
     return lines
 
 

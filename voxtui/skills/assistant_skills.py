@@ -164,7 +164,7 @@ class AssistantSkills:
                     said = carry_out(change, self._store, now)
                     return f"{said} {_RINGS_IF_OPEN}" if self._unheard(said) else said
                 except InputError as error:
-                    return f"That cannot be kept. {error}"
+                    return f"That cannot be stored. {error}"
                 finally:
                     self._changed.set()
 

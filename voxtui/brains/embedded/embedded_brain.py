@@ -33,9 +33,9 @@ from voxtui.brains.reply_form import (
     SPEAKABLE,
     UNTOLD,
     ReplyForm,
+    as_read,
     is_untold,
     reply_form,
-    with_note,
 )
 from voxtui.brains.speculation import SpeculationThread
 from voxtui.dialogue.data import Token, ToolCall, UserTranscript, Utterance
@@ -356,8 +356,8 @@ class EmbeddedBrain:
         return chatml(front, said, words, options.clock, self._opening)
 
     def _complete(self, words: str, options: ReplyOptions) -> str:
-        """Return a user's complete words, with a note on the form if the instruction is ours."""
-        return with_note(words) if self._has_form(options) else words
+        """Return a user's complete words as the model reads them if the instruction is ours."""
+        return as_read(words) if self._has_form(options) else words
 
     def _form(self, past: Past, words: str, options: ReplyOptions) -> ReplyForm:
         own = options.instruction
@@ -367,7 +367,8 @@ class EmbeddedBrain:
             return UNTOLD
         if not self._has_form(options):
             return FREE
-        return reply_form(words, [turn.user_text for turn in past if not turn.attached])
+        said = [turn.user_text for turn in past if not turn.attached]
+        return reply_form(words, said, past[-1].reply_text if past else "")
 
     def _has_form(self, options: ReplyOptions) -> bool:
         ours = self._examples and options.instruction is None and not options.json_schema

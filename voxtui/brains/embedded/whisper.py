@@ -143,7 +143,7 @@ def choose(config: BrainConfig) -> Recogniser:
     others = "The brains voxtral and remote know it, too (brain.name)."
     if find_spec(RUNTIME) is None:
         raise ModelError(
-            f"{english_only} Whisper knows it, and is not installed.",
+            f"{english_only} Whisper knows it, but is not installed.",
             f"{how_to_install('whisper')}; then `voxtui models fetch whisper-base`. {others}",
         )
     try:

@@ -49,7 +49,7 @@ class ListedTool(msgspec.Struct, frozen=True):
     def problem(self) -> str:
         """The reason for which it cannot be offered to a model; empty if it can."""
         if not re.fullmatch(_NAME, self.name):
-            return "its name is none of the protocol"
+            return "its name is not valid in the protocol"
         if len(self.description) + len(self.schema) > LONGEST_DESCRIPTION:
             return "its description is too long"
         try:
