@@ -450,7 +450,7 @@ def test_words_in_quotes_open_the_screen_with_them(voxtui, monkeypatch):
 
 def test_words_in_quotes_are_for_the_screen_and_stand_alone(voxtui):
     assert "voxtui ask" in voxtui("--plain", "what changed?").stderr
-    assert "One question in quotes" in voxtui("what changed?", "and why?").stderr
+    assert "Put one question in quotes" in voxtui("what changed?", "and why?").stderr
     assert "No such command 'changed'" in voxtui("changed").stderr
 
 

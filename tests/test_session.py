@@ -76,7 +76,7 @@ class Headless:
 def headless(*scripts):
     front_end = Headless(brain := ScriptedBrain(*scripts))
     try:
-        with pytest.raises(NotAllowed, match="Still loading"):
+        with pytest.raises(NotAllowed, match="still loading"):
             front_end.session.post(Talk())
         front_end.session.start()
         front_end.until_ready()
@@ -268,12 +268,12 @@ def test_what_cannot_be_kept_is_said_once_and_kept_later(stored):
     stored.file.mkdir(parents=True)
     local.session.choose("session.keep", True)
     answered(local, said("One.", 1))
-    until(lambda: "This conversation is not kept." in str(local.events))
+    until(lambda: "This conversation is not stored." in str(local.events))
     answered(local, said("One.", 1), said("Two.", 2))
     stored.file.rmdir()
     answered(local, said("One.", 1), said("Two.", 2), said("Three.", 3))
     local.session.close()
-    sentences = [e.message for e in local.events if "not kept" in str(e)]
+    sentences = [e.message for e in local.events if "not stored" in str(e)]
     assert len(sentences) == 1, sentences
     assert words_in(stored) == [["One.", "Two.", "Three."]]
 
@@ -339,7 +339,7 @@ def test_nothing_else_is_chosen_while_a_part_is_loaded():
     local.engine.load()
     local.session.choose("voice.engine", "none")
     for act in (lambda: local.session.choose("voice.speed", 1.2), local.session.answer_again):
-        with pytest.raises(NotAllowed, match="Still loading"):
+        with pytest.raises(NotAllowed, match="still loading"):
             act()
 
 

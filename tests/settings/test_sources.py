@@ -292,6 +292,19 @@ def test_a_value_is_toml_or_bare_text(option, key, value):
         ("[voice]\n= 1", "is not valid TOML: Invalid statement (at line 2, column 1)."),
         ("[voice]\nspeed = fast", "is not valid TOML: Invalid value (at line 2, column 9)."),
         ("a = " + "[" * 5000, "is nested too deeply."),
+        (
+            '[[tools.command]]\nname = "lamp"\nsentence = "lamp {x}"\nrun = ["true"]',
+            "tools.command[0]: lamp: its sentence and its arguments differ in x. "
+            "docs/tools.md shows an example.",
+        ),
+        (
+            '[[mcp.server]]\nname = "time"\ncommand = "x"\nargs = "y"',
+            "mcp.server[0].args: Expected `array`, got `str`. docs/tools.md shows an example.",
+        ),
+        (
+            '[tools]\nshared = ["disk", "a\\u0000b"]',
+            'tools.shared = ["disk", "a\\u0000b"]: must be text without NUL characters.',
+        ),
     ],
 )
 def test_an_error_in_the_file_is_named_with_file_and_key(file, sentence):

@@ -250,7 +250,9 @@ def test_words_snooze_what_rings_or_was_just_stopped(tmp_path, clock, words, min
         '{"seconds": 60, "left": -1e9}',
         '{"seconds": 60, "name": "a\u202eb"}',
         '{"seconds": 60, "ends": "9999-12-31T23:59:59-14:00"}',
+        '{"x": ' + "[" * 100_000,
     ],
+    ids=lambda entry: entry[:30],
 )
 def test_a_file_edited_by_hand_is_refused_with_a_reason(tmp_path, entry):
     timers_file(tmp_path).write_text(f"[{entry}]")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
 import signal
 import sqlite3
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -194,6 +196,46 @@ def test_a_damaged_file_is_named_and_left_alone(conversations, content: bytes) -
         with pytest.raises(InputError, match="Move it away, and a new one begins"):
             act()
     assert conversations.file.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE conversation SET changed = 9e99, began = 'x'",
+        "UPDATE conversation SET changed = 'later'",
+        "UPDATE exchange SET you = x'ff'",
+        "UPDATE exchange SET you = CAST(x'ff' AS TEXT)",
+        "UPDATE exchange SET at = 1e300",
+    ],
+)
+def test_a_value_that_voxtui_never_writes_is_damage(conversations, change: str) -> None:
+    number = say(conversations, "hello")
+    with closing(sqlite3.connect(conversations.file)) as database:
+        database.executescript("DROP TRIGGER changed;" + change)
+    with pytest.raises(InputError, match=r"damaged|Could not decode"):
+        conversations.newest()
+        conversations.read(number)
+
+
+def test_a_damaged_byte_anywhere_is_one_sentence(conversations) -> None:
+    say(conversations, "hello")
+    whole, chance = conversations.file.read_bytes(), random.Random(1)
+    for _ in range(60):
+        damaged = bytearray(whole)
+        for _ in range(30):
+            damaged[chance.randrange(6000)] = chance.randrange(256)
+        conversations.file.write_bytes(damaged)
+        for act in (conversations.newest, lambda: say(conversations, "more")):
+            with suppress(InputError):
+                act()
+
+
+def test_a_search_for_broken_text_or_a_number_beyond_all_finds_nothing(conversations) -> None:
+    say(conversations, "hello")
+    assert len(conversations.newest("hell\udcff")) == 1
+    for act in (conversations.read, lambda number: conversations.delete(number, 1.0)):
+        with pytest.raises(InputError, match="no such conversation"):
+            act(2**63)
 
 
 def test_a_full_disk_loses_nothing_that_was_kept(conversations) -> None:

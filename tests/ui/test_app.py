@@ -731,7 +731,7 @@ async def test_space_while_loading_shows_a_notice():
     async with screen(loaded=False) as s:
         await s.press("space")
         assert s.commands == []
-        assert any("Still loading" in toast for toast in s.toasts)
+        assert any("still loading" in toast for toast in s.toasts)
 
 
 @pytest.mark.slow

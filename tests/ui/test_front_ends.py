@@ -50,9 +50,9 @@ TOLD = ["new_conversation", "talk", "cancel", "mute", "mute", "say", "redo", "ca
 TOLD += ["new_conversation", "recall_conversation"]
 
 REFUSED = [
-    "Still loading. Text is kept until that is done.",
-    "Nothing has been said yet that could be answered again.",
-    "Nothing has been said yet that could be corrected.",
+    "The models are still loading. Text that you send is answered after that.",
+    "There is no turn to answer again yet.",
+    "There are no words to correct yet.",
     "There is no model to fetch.",
     "There is no sample clip 9. There are: 1 a question, 2 a joke.",
     "/sav: there is no such command. Did you mean /save?",

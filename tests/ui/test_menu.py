@@ -507,7 +507,7 @@ async def test_devices_are_not_looked_for_in_the_middle_of_a_turn(state):
         s.app.menu.rescan()
         await s.app.workers.wait_for_complete()
         assert s.commands == []
-        assert s.toasts == ["Devices can be looked for only between turns."]
+        assert s.toasts == ["Devices can be searched for only between turns."]
 
 
 @pytest.mark.slow
@@ -665,7 +665,7 @@ async def test_a_missing_chat_model_is_fetched_on_request_and_kept_text_is_answe
         await s.press("ctrl+r")
         await s.send("/fetch")
         assert s.toasts[-2:] == [
-            "Nothing has been said yet that could be answered again.",
+            "There is no turn to answer again yet.",
             "There is no model to fetch.",
         ]
 

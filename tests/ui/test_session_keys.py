@@ -120,7 +120,7 @@ async def test_r_answers_the_same_utterance_in_place_of_the_last_answer():
     brain = ScriptedBrain(["First."], ["Second."], heard="Hello?")
     async with live(brain, microphone, FakeSpeaker()) as s:
         await s.press("ctrl+r")
-        assert s.toasts == ["Nothing has been said yet that could be answered again."]
+        assert s.toasts == ["There is no turn to answer again yet."]
         down = await s.press("space")
         await s.until("● LISTENING")
         spoken = frames("..xxxxxxxxxxxxxxxxxxx......", start=down)

@@ -45,8 +45,8 @@ async def test_a_call_is_a_line_with_its_time():
         s.engine.begin("typed")
         s.engine.report(ToolEnded(1, CallReport(CALL, CallOutcome.DONE, 0.0341)))
         s.engine.report(
-            ToolEnded(1, CallReport(CALL, CallOutcome.REFUSED, 0.0, "Then I leave it."))
+            ToolEnded(1, CallReport(CALL, CallOutcome.REFUSED, 0.0, "I won't do that."))
         )
         await s.settle()
         assert "lights room=kitchen state=off · 34 ms" in s.text
-        assert "lights room=kitchen state=off · refused: Then I leave it." in s.text
+        assert "lights room=kitchen state=off · refused: I won't do that." in s.text

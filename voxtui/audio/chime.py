@@ -1,4 +1,4 @@
-"""The sound of a timer that rings, and its mixing over what the speaker plays."""
+"""The chime of a ringing timer, and its mixing over the speaker's sound."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from voxtui.audio.played import PlayedSegment
 from voxtui.dialogue.data import Samples, SpeechChunk
 
 NOTES = ((0.0, 1318.5), (0.16, 1760.0), (0.32, 2217.5), (0.64, 1760.0), (0.80, 2217.5))
-"""Onset in seconds, and hertz: tones that small loudspeakers play well."""
+"""Onset in seconds, and frequency in hertz, of tones that small loudspeakers play well."""
 
 SECONDS = 1.6
 """Length of the chime, with its decay."""
@@ -18,26 +18,27 @@ CUE_SECONDS = 0.4
 PEAK = 0.5
 
 VOICE_GAIN = 0.2
-"""Gain of the voice meanwhile: 14 dB less. The chime is heard, and the words can be followed."""
+"""Gain of the voice during the chime, -14 dB: the chime is clear, and the words stay intelligible.
+"""
 
 FADE_SECONDS = 0.02
 
 AHEAD_SECONDS = 0.9
 """Silence before a chime while nothing plays. The device starts, and polls show when it plays what;
-one that began late is noticed after JUDGED_SECONDS, beside the 200 ms that are written ahead."""
+a late start is noticed after JUDGED_SECONDS, in addition to the 200 ms that are written ahead."""
 
 
 class Chime:
-    """A chime at a time, over whatever is written to the device. `rate` in Hz.
+    """A chime at a time, mixed over whatever is written to the device. `rate` is in Hz.
 
-    Made on the caller's thread, so that the writer's thread only multiplies and adds.
+    It is made on the caller's thread, so that the writer's thread only multiplies and adds.
     """
 
     def __init__(self, at: float, rate: float) -> None:
         import numpy as np
 
         self.at = at
-        """monotonic seconds"""
+        """the monotonic time of the chime"""
         self._rate = rate
         sound = bells(rate)
         fade = np.linspace(1.0, VOICE_GAIN, round(FADE_SECONDS * rate), dtype=np.float32)
@@ -45,20 +46,20 @@ class Chime:
         gain[: len(fade)] = fade
         gain[-8 * len(fade) :] = np.linspace(VOICE_GAIN, 1.0, 8 * len(fade))
         self._wave = sound, gain
-        """the chime and the gain of the voice, replaced at once: the writer may be mixing them"""
+        """the chime and the voice's gain, replaced together: the writer may be mixing them"""
         self._position = 0
-        """samples of the chime written so far"""
+        """the number of samples of the chime written so far"""
 
     @property
     def over(self) -> bool:
         return self._position >= len(self._wave[0])
 
     def due(self, now: float) -> bool:
-        """Return whether the device must play by now, if only silence."""
+        """Return True if the device must play by now, if only silence."""
         return not self.over and now >= self.at - AHEAD_SECONDS
 
     def mix(self, samples: Samples, segment: PlayedSegment, now: float) -> Samples:
-        """Return `samples`, which are written next, with what is due of the chime in them.
+        """Return `samples`, which are written next, with the due part of the chime mixed in.
 
         Before the device has begun, nobody knows when they play. If that lasts until the chime is
         due, it begins all the same: a late chime is better than none.
@@ -92,7 +93,7 @@ class Chime:
 
 
 def cue(rate: int = 48_000) -> SpeechChunk:
-    """Return the two notes that say that the microphone opens."""
+    """Return the two notes that announce the open microphone."""
     from voxtui.dialogue.data import SpeechChunk
 
     return SpeechChunk(bells(rate, NOTES[:2], CUE_SECONDS), rate, "")
@@ -101,7 +102,7 @@ def cue(rate: int = 48_000) -> SpeechChunk:
 def bells(
     rate: float, notes: Sequence[tuple[float, float]] = NOTES, seconds: float = SECONDS
 ) -> Samples:
-    """Return notes of a small bell: each a tone, its octave and an inharmonic partial."""
+    """Return notes of a small bell: each has a tone, its octave and an inharmonic partial."""
     import numpy as np
 
     sound = np.zeros(round(seconds * rate), np.float32)

@@ -1,4 +1,4 @@
-"""Read sound files, and play them to the engine as if they were spoken into a microphone."""
+"""Read sound files, and play them to the engine as if a person spoke them."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from voxtui.errors import InputError
 BLOCK_SAMPLES = 131_072
 
 RATES = range(1000, 384_001)
-"""Hz. A header with another rate is damaged: at millions of Hz, a second of sound would take the
-memory of hours."""
+"""Valid sample rates in Hz. A header with another rate is damaged: at millions of Hz, a second of
+sound would take the memory of hours."""
 
 NO_SOUND_FILE = "is not a sound file that can be read"
 
 NOT_PIPED = "Write the sound to a file first."
 
 SILENT_FRAMES = 7
-"""Frames of zeros after a clip. The engine listens for up to 200 ms after speech that reaches the
-end of a clip."""
+"""Number of silent frames after a clip. The engine listens for up to 200 ms after speech that
+reaches the end of a clip."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +46,7 @@ class Clip:
 
     name: str
     samples: Samples
-    """shape (n,), in [-1, 1]"""
+    """the samples, shape (n,), in [-1, 1]"""
 
     @property
     def seconds(self) -> float:
@@ -66,13 +66,14 @@ def check_clip(path: Path) -> None:
 
 
 class TooLong(InputError):
-    """A sound file that is longer than the caller allows."""
+    """A sound file is longer than the caller allows."""
 
 
 def pieces(path: Path, max_seconds: float) -> Iterator[Samples]:
-    """Read a file as `load_clip` does, a few seconds at a time, so that memory is bounded.
+    """Read a file like `load_clip`, a few seconds at a time, so that memory is bounded.
 
-    Raises InputError, such as TooLong: before the first piece if the header says so.
+    Raises InputError, such as TooLong, which comes before the first piece if the header has the
+    length.
     """
     _check_file(path)
     found = False
@@ -167,9 +168,9 @@ def speak(
 ) -> None:
     """Hold the key while `clip` is heard, on the calling thread; cancel the turn once `stopped`.
 
-    `held`: the key comes up after so many seconds of the clip. `paced`: each frame arrives when its
-    last sample would have been captured. Otherwise all arrive at once, with the same spacing of
-    capture times, ending now.
+    The key is released after `held` seconds of the clip, if given. If `paced`, each frame arrives
+    when its last sample would have been captured. Otherwise all arrive at once, with the same
+    spacing of capture times, ending now.
     """
     if stopped.is_set():  # while the clip was read, a key press may have begun another turn
         return

@@ -1,4 +1,4 @@
-"""Remove our own speech from the microphone's sound, by the extra `hands-free` (WebRTC's AEC3)."""
+"""Remove our own speech from the microphone's sound by WebRTC's AEC3, the extra `hands-free`."""
 
 from __future__ import annotations
 
@@ -9,50 +9,50 @@ from voxtui.audio.resampling import DELAY_SECONDS, Decimator, Resampler, downsam
 from voxtui.dialogue.data import SAMPLE_RATE, Samples
 
 BLOCK_SAMPLES = 160
-"""The canceller works on 10 ms at a time."""
+"""Samples of a block of the canceller, 10 ms."""
 
 FILTER_SAMPLES = 128
-"""The delay of the canceller's output, measured: 8 ms."""
+"""Measured delay of the canceller's output, 8 ms."""
 
 SLACK_SAMPLES = 8
-"""Samples that wait for the next block: a device delivers some more or less than ten milliseconds.
-Without them a block would often wait for a sample of the next one."""
+"""Samples in reserve for the next block, because a device delivers somewhat more or less than ten
+milliseconds. Without them a block would often wait for a sample of the next one."""
 
 RECENT_SAMPLES = 640
-"""Sound that fills the canceller's filters after a rest: 40 ms, in whole blocks."""
+"""Samples that fill the canceller's filters after a rest: 40 ms, in whole blocks."""
 
 IDLE_SECONDS = 1.0
-"""The canceller rests after so long without our speech: an echo is no longer than that."""
+"""Time without our speech after which the canceller rests: no echo is longer."""
 
 LEAD_SECONDS = 0.05
-"""The canceller gets our speech this much early, because an echo must not come before its cause and
-the times of both devices are known within some ten milliseconds."""
+"""Lead of the reference over the echo. An echo must not come before its cause, and the times of
+both devices are known to some ten milliseconds."""
 
 DRIFT_SECONDS = 0.03
-"""A larger difference between the times of both devices is corrected. The canceller follows a
+"""Difference between the times of both devices above which it is corrected. The canceller follows a
 smaller one by itself."""
 
 DRIFTING_SECONDS = 0.5
-"""A difference that is shorter is none: on a busy machine the blocks of the microphone are late."""
+"""Minimum duration of such a difference, because a busy machine delivers blocks late."""
 
 SAME_SECONDS = 0.003
-"""Corrections of the time at which our speech began, up to this, leave the delay as it is."""
+"""Correction of the time at which our speech began, up to which the delay counts as unchanged."""
 
 SETTLING_SECONDS = 1.8
-"""After our speech has begun, or has paused, the echo has another delay, and the canceller needs up
-to this long to find it. Meanwhile a rest of the echo may be left."""
+"""Maximum time that the canceller needs after our speech has begun or paused, because the echo then
+has another delay. Until then some echo may remain."""
 
 FLOOR = 1e-7
-"""Noise in place of digital silence: -140 dB, which counts as silence elsewhere. Without it the
-canceller's filters decay to denormal numbers. Then a silent reference costs ten times the
-processor time, and a silent microphone twice."""
+"""Amplitude of the noise in place of digital silence: -140 dB, which counts as silence elsewhere.
+Without it the canceller's filters decay to denormal numbers. A silent reference then costs ten
+times the processor time, and a silent microphone twice."""
 
 
 class EchoCanceller:
-    """Removes what `played` holds from the sound of one microphone. Used by one thread."""
+    """Removes the sound of `played` from that of one microphone. Used by one thread."""
 
     def __init__(self, played: Played, offset_s: float = 0.0) -> None:
-        """Assume that sound is captured `offset_s` seconds after the moment that `played` gives."""
+        """Assume that sound is captured `offset_s` seconds after the time in `played`."""
         import numpy as np
         from pywebrtc_audio import EchoCanceller as Aec3
 
@@ -62,30 +62,30 @@ class EchoCanceller:
         self._near: Samples | None = None
         """samples that wait for the next block"""
         self._before = np.zeros(RECENT_SAMPLES, np.float32)
-        """the latest sound taken"""
+        """the latest input samples"""
         self._silent_s = IDLE_SECONDS
-        """seconds since our speech was last heard"""
+        """the seconds since our speech was last audible"""
         self._far = np.zeros(0, np.float32)
         self._far_until: float | None = None
-        """monotonic seconds of the end of the speech that was taken from `played`"""
+        """the monotonic time of the end of the speech taken from `played`"""
         self._noise: Any = np.random.default_rng(0)
         self._resampler: Resampler | Decimator | None = None
         self._rate = 0.0
         self._drifting_s = 0.0
         self._began_at = 0.0
-        """monotonic seconds of the beginning of the latest speech that was heard"""
+        """the monotonic time at which the latest audible speech began"""
         self._heard_s = 0.0
-        """seconds of it, at an unchanged delay"""
+        """the seconds of that speech at an unchanged delay"""
 
     @property
     def delay_s(self) -> float:
-        """Seconds by which the sound returned so far lies behind the sound taken."""
+        """Seconds by which the returned sound lags behind the input."""
         waiting = 0 if self._near is None else len(self._near)
         return (FILTER_SAMPLES + waiting) / SAMPLE_RATE
 
     @property
     def settled(self) -> bool:
-        """True once the echo's delay is known, so that what is left is not our own speech."""
+        """True once the echo's delay is known, so that the remaining sound is not our speech."""
         return self._heard_s >= SETTLING_SECONDS
 
     def needs(self, wanted: int) -> int:
@@ -94,7 +94,7 @@ class EchoCanceller:
         return -(-wanted // BLOCK_SAMPLES) * BLOCK_SAMPLES - len(self._near)
 
     def process(self, samples: Samples, until: float) -> Samples:
-        """Return the sound of whole blocks, without our speech.
+        """Return the sound of whole blocks without our speech.
 
         `samples` (16 kHz) were captured until `until` (monotonic seconds).
         """
@@ -123,7 +123,7 @@ class EchoCanceller:
     def _reference(self, count: int, until: float) -> Samples | None:
         """Return `count` samples of our speech, up to `until`, without a click at the joints.
 
-        None: there has been none for a while.
+        None if there has been no speech for a while.
         """
         import numpy as np
 

@@ -8,7 +8,7 @@ from voxtui.dialogue.data import Samples
 
 FORMATS = {"mp3": ("MP3", None), "opus": ("OGG", "OPUS"), "flac": ("FLAC", "PCM_16"),
            "wav": ("WAV", "PCM_16")}  # fmt: skip
-"""format -> libsndfile's names of the container and of the codec"""
+"""libsndfile's names of the container and the codec, by format."""
 
 
 def encode(samples: Samples, rate: int, form: str) -> bytes:

@@ -17,11 +17,11 @@ from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import InputError
 
 FILE_RATE = 24_000
-"""Hz. That of the voices."""
+"""Sample rate in Hz, the same as that of the voices."""
 
 
 class SilentSpeaker:
-    """A Speaker that discards speech at once and marks no first sound."""
+    """A Speaker that discards speech at once and writes no FIRST_SOUND."""
 
     name = "none"
 
@@ -43,7 +43,7 @@ class SilentSpeaker:
 
 
 class NullSpeaker(SilentSpeaker):
-    """A Speaker that marks first sound when it is given a chunk: no device adds its latency."""
+    """A Speaker that writes FIRST_SOUND as soon as it gets a chunk: no device adds its latency."""
 
     name = "no device"
 
@@ -57,8 +57,7 @@ class NullSpeaker(SilentSpeaker):
 class FileSpeaker:
     """Writes speech to a 16-bit WAV, and plays it on `speaker`, which discards it by default.
 
-    The file appears, whole, when `save` is called. Until then a hidden file beside it collects the
-    speech.
+    `save` makes the file appear as a whole. Until then a hidden file beside it collects the speech.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,7 +83,7 @@ class FileSpeaker:
         if self._path.exists() and not self._path.is_file():
             raise InputError(f"{self._path}: is not a regular file.", "Name a WAV file.")
         if str(self._path) == "-" or self._path.suffix.lower() not in ("", ".wav", ".wave"):
-            raise InputError(f"{self._path}: the sound is a WAV.", "Name it FILE.wav.")
+            raise InputError(f"{self._path}: is not the name of a WAV file.", "Name it FILE.wav.")
         try:
             # The flags refuse a link and a file that exists already.
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -136,9 +135,9 @@ class FileSpeaker:
 
 @contextmanager
 def file_speaker(path: Path | None) -> Generator[FileSpeaker | None]:
-    """Yield a speaker that writes the file `path`; None: there is no file.
+    """Yield a speaker that writes the file `path`, or None without a path.
 
-    The file stays if the block ends, and is deleted if it raises. Raises InputError.
+    The file stays if the context ends normally, and is deleted if it raises. Raises InputError.
     """
     file = FileSpeaker(path) if path else None
     try:

@@ -1,4 +1,4 @@
-"""Measure the real latency of sound: play a chirp and find it in the microphone's recording."""
+"""Measure the real latency of sound: play a chirp and search for it in the recording."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ CHIRPS = 5
 RATE = 24_000
 CHIRP_SECONDS = 0.15
 LOWEST_HZ, HIGHEST_HZ = 500.0, 5000.0
-"""Within the range of the smallest speaker and of every microphone."""
+"""Frequencies within the range of the smallest speaker and of every microphone."""
 PEAK = 0.5
 
 NOISE_SECONDS = 1.0
 EARLIEST_SECONDS, LATEST_SECONDS = 0.1, 0.8
-"""Range before and after the expected time in which a chirp is searched for."""
+"""Times before and after the expected one between which a chirp is searched for."""
 
 LIKENESS = 0.3
-"""Least correlation of a chirp. Noise and speech stay below 0.1."""
+"""Minimum correlation of a chirp. Noise and speech stay below 0.1."""
 
 FULL_SCALE = 0.99
 
@@ -36,13 +36,13 @@ class Loopback:
     round_trips: tuple[float, ...]
     """seconds from `play` to the capture by the microphone"""
     offsets: tuple[float, ...]
-    """seconds from the `first_sound` mark to the capture"""
+    """seconds from `first_sound` to the capture"""
     noise: float
-    """root mean square of the room, 0..1"""
+    """the root mean square of the room's sound, 0 to 1"""
     peak: float
-    """loudest sample of the recorded chirps"""
+    """the loudest sample of the recorded chirps"""
     clipped: int
-    """samples at full scale"""
+    """the number of samples at full scale"""
 
 
 def measure(speaker: Speaker, microphone: Microphone, chirps: int = CHIRPS) -> Loopback:
@@ -68,7 +68,7 @@ def measure(speaker: Speaker, microphone: Microphone, chirps: int = CHIRPS) -> L
 
 
 def _one(speaker: Speaker, recorder: Recorder) -> tuple[float, float, Samples] | None:
-    """Return the round trip, the offset and the recorded chirp; None if it was not found."""
+    """Return the round trip, the offset and the recorded chirp; None if there is no chirp."""
     timestamps, sound = Timestamps(), chirp()
     handed_over = time.monotonic()
     speaker.play(SpeechChunk(sound, RATE, "chirp"), timestamps, recorder.lost)

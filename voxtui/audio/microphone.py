@@ -15,45 +15,46 @@ from voxtui.audio.resampling import downsampler
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
 
 BLOCK_SECONDS = 0.016
-"""Half a frame. At 16 and 48 kHz each second block completes a frame, so no sample waits for the
-next block. With 10 ms an idle microphone takes 1 % of a core more; sound is known 2 ms sooner."""
+"""Half a frame. At 16 and 48 kHz every second block completes a frame, so no sample waits for the
+next block. With 10 ms an idle microphone takes 1 % more of a core, and sound is known 2 ms sooner.
+"""
 
 LATENCY_SECONDS = 0.02
-"""The smallest that lost nothing on a sound server with both cores busy."""
+"""Latency of the stream, the smallest without losses on a sound server with both cores busy."""
 
 UNATTENDED_SECONDS = 0.5
-"""The converter's interval while nobody waits for frames. To convert each block at once cost more
-than all the rest of an idle program."""
+"""Interval of the converter while no frames are needed. Converting each block at once cost more
+than the rest of an idle program."""
 
 KEPT_SECONDS = 0.6
-"""Sound kept meanwhile, to be converted when somebody wants frames: the pre-roll of a key press,
-and the time until the press is known."""
+"""Length of the unconverted sound that is stored while no frames are needed: the pre-roll of a key
+press, and the time until the press is known."""
 
 STALL_SECONDS = 1.0
-"""A device that delivers no block for this long is lost: a suspended one reports no error."""
+"""Time without a block after which a device is lost: a suspended one reports no error."""
 
 WAKE_SECONDS = 5.0
-"""The same for its first block: a wireless or suspended microphone takes seconds to wake, and does
-so anew each time it is opened."""
+"""Time without a first block after which a device is lost: a wireless or suspended microphone takes
+seconds to wake up, each time it is opened."""
 
 FOLLOW = 0.02
 """Share of the difference by which each block moves the frame clock towards the device's clock. The
 times of callbacks jitter; the number of samples does not."""
 
 SLACK_SAMPLES = 8
-"""A resampler may return this many samples more than its ratio says."""
+"""Samples that a resampler may return beyond its ratio."""
 
 JUMP_SECONDS = 0.1
-"""A larger difference between the clocks is lost sound, not jitter."""
+"""Difference between the clocks from which sound was lost; a smaller one is jitter."""
 
 Blocks: TypeAlias = "SimpleQueue[tuple[float, bytes, bool] | None]"
 """(time of the last sample, samples, whether sound was lost before them); None at the end."""
 
 
 class SounddeviceMicrophone:
-    """A Microphone on PortAudio. `device`: name, index, or "" for the default.
+    """A Microphone on PortAudio. `device` is a name, an index, or "" for the default.
 
-    `canceller` makes what removes our own speech; None: nothing does.
+    `canceller` makes an object that removes our own speech, if given.
     """
 
     def __init__(self, device: str, canceller: Callable[[], EchoCanceller] | None = None) -> None:
@@ -183,11 +184,11 @@ class Framer:
         self._canceller = canceller
         self._resampler = downsampler(rate)
         self._clock = 0.0
-        """monotonic seconds of the last sample taken; 0: none was"""
+        """the monotonic time of the last sample taken, or 0 before the first one"""
         self._waiting: list[Any] = []
         """blocks that wait to be converted together"""
         self._waits = 0
-        """samples in them"""
+        """the number of samples in these blocks"""
         self._taken = 0
         self._made = 0
         self._rest = np.zeros(0, np.float32)
@@ -196,7 +197,7 @@ class Framer:
     def frames(self, samples: Any, at: float, overflow: bool = False) -> list[Frame]:
         """Return the frames completed by `samples` (float32, mono).
 
-        `at` is the capture time of the last sample; `overflow`: sound before them was lost. Blocks
+        `at` is the capture time of the last sample. `overflow`: sound before them was lost. Blocks
         are converted once they complete a frame, because each call costs more than its samples.
         """
         import numpy as np
@@ -240,7 +241,7 @@ class Framer:
         return frames
 
     def skip(self, count: int, at: float) -> None:
-        """Leave out `count` samples, captured until `at`. The next frame begins behind them."""
+        """Skip `count` samples, captured until `at`. The next frame begins after them."""
         self._follow(count, at)
         self._waiting.clear()
         self._waits = 0

@@ -9,10 +9,10 @@ import numpy as np
 from voxtui.dialogue.data import SAMPLE_RATE, Samples
 
 LONGEST_HEADER = 65_536
-"""Bytes. Some recorders write a table or a text before the sound."""
+"""Maximum bytes. Some recorders write a table or a text before the sound."""
 
 UNKNOWN_SIZE = 0x7FFF_0000
-"""A program that pipes a WAV cannot know its size. It writes 0 or a number above this one."""
+"""Minimum size that means "unknown", as 0 does: a program that pipes a WAV cannot know it."""
 
 _PCM, _FORMAT_BYTES = 1, 16
 
@@ -21,12 +21,12 @@ class PcmStream:
     """Turns the bytes of 16-bit mono PCM into samples. A chunk may end within a sample."""
 
     def __init__(self, size: int | None = None) -> None:
-        """Read `size` bytes of sound and ignore what follows. Without `size` there is no limit."""
+        """Read `size` bytes of sound and ignore the rest. Without `size` there is no limit."""
         self._left = size
         self._half = b""
 
     def feed(self, data: bytes) -> Samples:
-        """Return float32 in [-1, 1), shape (n,)."""
+        """Return the samples, float32 in [-1, 1), shape (n,)."""
         if self._left is not None:
             data = data[: self._left]
             self._left -= len(data)
@@ -39,8 +39,8 @@ class PcmStream:
 def wav_header(start: bytes) -> tuple[int, int | None] | None:
     """Return (offset, bytes or None) of the sound in a WAV whose first bytes are `start`.
 
-    Returns None while more bytes are needed. Raises ValueError if it is no 16-bit mono PCM at
-    16 kHz, or if its header is longer than LONGEST_HEADER.
+    Returns None while more bytes are needed. Raises ValueError unless it is 16-bit mono PCM at 16
+    kHz with a header of at most LONGEST_HEADER.
     """
     if not b"RIFF".startswith(start[:4]) or not b"WAVE".startswith(start[8:12]):
         raise ValueError("no WAV")

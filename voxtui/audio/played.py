@@ -1,4 +1,4 @@
-"""What the speaker plays, and at what time it can be heard."""
+"""The speaker's sound, by the time at which it is audible."""
 
 from __future__ import annotations
 
@@ -8,37 +8,38 @@ from dataclasses import dataclass
 from voxtui.dialogue.data import SAMPLE_RATE, Samples
 
 PERIOD_SECONDS = 0.01
-"""Interval at which the device takes sound, where it can be set. A sound server begins to play at
-the end of a period: PortAudio's default of 50 ms would add 25 ms to every first sound."""
+"""Interval at which the device takes sound, if it can be set. A sound server begins to play at the
+end of a period: PortAudio's default of 50 ms would add 25 ms to every first sound."""
 
 JUDGED_SECONDS = 0.3
-"""Sound in which at least one poll is on time, also on a busy machine."""
+"""Length of sound during which at least one poll is on time, even on a busy machine."""
 
 PAUSE_SECONDS = 0.01
-"""A sound server that got no sound in time pauses for at least one period."""
+"""Minimum pause of a sound server that got no sound in time: one period."""
 
 PIECES = 512
-"""Pieces of speech kept: those of more than a second, beside the 200 ms that are written ahead."""
+"""Maximum number of stored pieces: those of more than a second, besides the 200 ms written ahead.
+"""
 
 
 @dataclass(slots=True)
 class PlayedSegment:
-    """Sound that the device plays without a break, from the moment it first takes some of it."""
+    """Sound that the device plays without a break, from when it takes the first of it."""
 
     rate: float
-    """Hz"""
+    """the sample rate in Hz"""
     written: int = 0
-    """samples handed to the device"""
+    """the number of samples passed to the device"""
     began_at: float | None = None
-    """monotonic seconds; None until the device has taken some"""
+    """the monotonic time of its beginning, or None until the device has taken some"""
     dropped_at: float | None = None
-    """monotonic seconds at which the device dropped the rest; None: it plays all of it"""
+    """the monotonic time at which the device dropped the rest, or None if it plays all"""
     taken: int = 0
-    """samples that the device has taken"""
+    """the number of samples that the device has taken"""
     _judged: int = 0
-    """samples up to the last check whether the device paused"""
+    """the number of samples at the last check for a pause of the device"""
     _earliest: float = float("inf")
-    """the earliest beginning that a poll has shown since"""
+    """the earliest beginning that a poll has shown since that check"""
 
     def took(self, samples: int, now: float) -> None:
         """Note that the device took `samples` since the last poll; the latest of them play now.
@@ -60,10 +61,10 @@ class PlayedSegment:
 
 
 class Played:
-    """The latest sound of the speaker, by the time at which it can be heard.
+    """The latest sound of the speaker, by the time at which it is audible.
 
-    The speaker's writer adds to it and the microphone's converter reads it. Each takes one step of
-    a deque at a time, so there is no lock.
+    The speaker's writer adds to it and the microphone's converter reads it. Each takes single steps
+    on a deque, so there is no lock.
     """
 
     def __init__(self) -> None:
@@ -73,10 +74,10 @@ class Played:
         self._pieces.append((segment, segment.written, samples))
 
     def between(self, begin: float, end: float) -> tuple[float, Samples, float | None]:
-        """Return the rate, the sound from `begin` to `end`, and when its segment began.
+        """Return the rate, the sound from `begin` to `end`, and the start of its segment.
 
-        All times are monotonic seconds. Zeros stand where nothing is played. The rate is that of
-        the newest piece. The segment is the newest in that time; None: nothing is played.
+        All times are monotonic seconds. The sound is zero while nothing is played. The rate is that
+        of the newest piece. The segment is the newest in that time; None if nothing is played.
         """
         import numpy as np
 
@@ -106,4 +107,4 @@ class Played:
 
 
 PLAYED = Played()
-"""What this process plays: one for all its speakers, because a microphone hears each of them."""
+"""The sound of this process, one for all its speakers, because a microphone hears each of them."""

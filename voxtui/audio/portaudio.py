@@ -22,17 +22,18 @@ from voxtui.errors import DeviceError, strip_control_characters
 Direction = Literal["input", "output"]
 
 PERIODS = 4
-"""PortAudio's default."""
+"""Number of periods by PortAudio's default."""
 
 UNKNOWN_RATE, USUAL_RATE = 44_100.0, 48_000.0
-"""PortAudio says 44.1 kHz of each ALSA device that accepts it. Most sound servers and sound cards
-run at 48 kHz. At another rate they convert, and our own conversion costs four times as much."""
+"""The rate that PortAudio reports of every ALSA device that accepts it, and that of most sound
+servers and sound cards. At another rate they convert, and our own conversion costs four times as
+much."""
 
 PROBE_SECONDS = 20
 """Timeout of `probe`, because a sound server may hang."""
 
 ALIASES = ("default", "pulse", "pipewire")
-"""Names under which ALSA offers the device that the sound server has chosen."""
+"""Names of ALSA for the device that the sound server has chosen."""
 
 PACTL_SECONDS = 1.0
 
@@ -40,7 +41,7 @@ _ALSA_ROUTE = re.compile(
     r"(?:sysdefault|front|rear|center_lfe|side|surround\d+|iec958|spdif|hdmi|dmix|dsnoop|lavrate"
     r"|samplerate|speex|speexrate|upmix|vdownmix|jack|oss|null|pulse|pipewire)(?::|$)"
 )
-"""Names under which ALSA offers the default device or a listed one once more."""
+"""Matches further names of ALSA for the default device or a listed one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,9 @@ class Device:
     """the host API, such as ALSA or Core Audio"""
     inputs: int
     outputs: int
-    """channels"""
+    """the number of channels"""
     rate: float
-    """Hz, as PortAudio says"""
+    """the sample rate in Hz, as PortAudio reports it"""
     default_input: bool
     default_output: bool
 
@@ -95,9 +96,9 @@ def portaudio() -> ModuleType:
 
 
 def _alsa_names_devices() -> bool:
-    """Return False if ALSA is here and has not one device: PortAudio would abort the process.
+    """Return False if ALSA is here without a device: PortAudio would then abort the process.
 
-    PortAudio reads the same configuration once more, from memory.
+    PortAudio reads the same configuration again, from memory.
     """
     try:
         alsa = ctypes.CDLL("libasound.so.2")
@@ -110,12 +111,12 @@ def _alsa_names_devices() -> bool:
 
 
 def unusable(error: Exception) -> DeviceError:
-    return DeviceError(f"The sound system cannot be used: {error}.", "`voxtui doctor` tries it.")
+    return DeviceError(f"The sound system cannot be used: {error}.", "`voxtui doctor` tests it.")
 
 
 @contextmanager
 def periods(count: int) -> Generator[None]:
-    """Open streams with a buffer of `count` periods where PortAudio drives ALSA.
+    """Open streams with a buffer of `count` periods if PortAudio uses ALSA.
 
     The device takes sound one period at a time. The default is 4, and sounddevice exposes no
     setting, so the C function is called directly.
@@ -143,8 +144,8 @@ class Streams:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        """Held while devices are listed and while a stream is opened or closed: PortAudio is not
-        thread-safe."""
+        """the lock for listing devices and for opening or closing a stream: PortAudio is not
+        thread-safe"""
         self._open = 0
         self._looked = False
 
@@ -170,7 +171,7 @@ streams = Streams()
 
 
 def list_devices() -> list[Device]:
-    """List every device; while a stream is open, without new ones. Raises DeviceError."""
+    """List every device, except new ones while a stream is open. Raises DeviceError."""
     sounddevice: Any = portaudio()
     try:
         with streams.lock:
@@ -210,7 +211,7 @@ def sound_system() -> object:
 
 
 def choices(devices: Sequence[Device]) -> list[Device]:
-    """Return the devices that a person would choose: each once, if that leaves any."""
+    """Return the devices that a person would choose, without duplicates, if any remain."""
     chosen = [d for d in devices if d.host != "ALSA" or not _ALSA_ROUTE.match(d.name)]
     return chosen or list(devices)
 
@@ -218,7 +219,7 @@ def choices(devices: Sequence[Device]) -> list[Device]:
 def shown_name(device: Device, direction: Direction) -> str:
     """Return the name of the device behind `default` of a Linux sound server, else its own name.
 
-    Asks `pactl` where it is installed, which takes 20 ms.
+    Asks `pactl` if it is installed, which takes 20 ms.
     """
     if device.name not in ALIASES:
         return device.name
@@ -242,7 +243,7 @@ def _pactl(*arguments: str) -> Any:
 
 
 def find(devices: Sequence[Device], wanted: str, direction: Direction) -> Device:
-    """Return the device by index, name or a part of it; "": the default. Raises DeviceError."""
+    """Return the device by index, name or part of it; "" is the default. Raises DeviceError."""
     kind = "microphone" if direction == "input" else "speaker"
     able = [device for device in devices if device.channels(direction) > 0]
     if not able:
@@ -279,9 +280,9 @@ def formats(device: Device, direction: Direction) -> list[tuple[float, int]]:
 def open_stream(
     device: Device, direction: Direction, make: Callable[[float, int], Any]
 ) -> tuple[Any, float, int]:
-    """Start a stream in the first format that the device takes: `make(rate, channels)` returns it.
+    """Start a stream by `make(rate, channels)` in the first format that the device accepts.
 
-    Return it with its rate (Hz) and channels. Raises DeviceError.
+    Returns it with its rate (Hz) and channels. Raises DeviceError.
     """
     sounddevice: Any = portaudio()
     failure = None

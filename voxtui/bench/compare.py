@@ -14,7 +14,10 @@ import numpy as np
 from voxtui.bench.tables import MEASURED, number
 from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.errors import InputError
+from voxtui.settings.files import read_file
 from voxtui.storage.derived_latencies import SPEED, Headline
+
+LARGEST_REPORT = 100_000_000
 
 FEWEST = 5
 """Minimum pairs of turns for a conclusion."""
@@ -59,10 +62,10 @@ class OldReport(msgspec.Struct, frozen=True):
 
 def load(path: Path) -> OldReport:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=OldReport)
+        return msgspec.json.decode(read_file(path, LARGEST_REPORT), type=OldReport)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not a report of `voxtui bench --json`.") from error
 
 
@@ -120,11 +123,11 @@ def compare(
         ("machine", old.machine.get("cpu"), about["machine"]["cpu"]),
     ):
         if before != after:
-            lines.append(f"  Not alike: {name} was {before}, is {after}.")
+            lines.append(f"  Different {name}: it was {before}, it is {after}.")
     compared = [(h, difference(old.measured, turns, h)) for h in MEASURED]
     lines += [_line(headline, diff) for headline, diff in compared if diff]
     if not any(diff for _, diff in compared):
-        lines.append("  No clip is in both.")
+        lines.append("  The reports have no clip in common.")
     return lines
 
 

@@ -59,7 +59,7 @@ def run(config: Config, as_json: bool) -> None:
     path = metrics_folder()
     past = read(path)
     if not past.lines and not as_json:
-        why = "" if config.metrics.enabled else " None are kept: metrics.enabled is false."
+        why = "" if config.metrics.enabled else " None are stored: metrics.enabled is false."
         click.echo(f"{path}: no turns yet.{why}", err=True)
         return
     show(past, path, config.targets, as_json)

@@ -33,24 +33,23 @@ EXAMPLES = (
 
 An instruction alone does not teach it that. They hold no name, place, relative, animal or job,
 because a small model takes a fact of an example for the user's own, even if a turn after it says
-that somebody else is talking now. They are few, because each later token attends to all of them.
-"""
+that somebody else is talking now. They are few, because each later token attends to all of them."""
 
 EXAMPLE_CLOCK = "(It is Friday, 6 June 2025, 08:41.)"
-"""Stands before the first example as the time stands before a turn. Without it, a small model
-repeats the date of the first turn in its reply."""
+"""The line with the time before the first example. Without it, a small model repeats the date of
+the first turn in its reply."""
 
 
 def instruction(config: Config) -> str:
-    """Return the user's instruction, with a request for one sentence where the preset wants it."""
+    """Return the user's instruction, with a request for one sentence if the preset says so."""
     short = SHORT if config.generation.sampling().one_sentence else ""
     return f"{config.brain.instruction}{short}".strip()
 
 
 def examples(config: Config) -> tuple[tuple[str, str], ...]:
-    """Return past turns for a small model; none with an instruction of the user's own.
+    """Return past turns for a small model; none if the user has set an instruction.
 
-    They would contradict it, because they answer as the default instruction asks.
+    They would contradict it, because they follow the default instruction.
     """
     from voxtui.settings.schema import BrainConfig
 
@@ -63,15 +62,15 @@ def examples(config: Config) -> tuple[tuple[str, str], ...]:
 
 
 RUNS = ((5, 3), (8, 2))
-"""A reply goes in circles if it ends with 5 words for the third time, or with 8 for the second."""
+"""Lengths in words, and numbers of occurrences, of an ending by which a reply repeats itself."""
 
 LAST_TOKENS = 24
-"""The most tokens for the rest of the sentence in which a reply goes in circles."""
+"""Maximum tokens for the rest of the sentence in which a reply begins to repeat itself."""
 
 _SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)]*(?=\s|$)")
 
 LAST_CHARACTERS = 20
-"""More than the signs and spaces at the end of a sentence."""
+"""Number of last characters that include the signs and spaces at the end of a sentence."""
 
 
 def after_clock(clock: str, words: str) -> str:
@@ -84,9 +83,9 @@ def paragraphs(*texts: str) -> str:
 
 
 def until_repeated(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the tokens of a reply until it goes in circles, as small models do in a story.
+    """Yield the tokens of a reply until it repeats itself, as small models do in a story.
 
-    The sentence in which it does so ends first, unless it has not begun or does not end soon. The
+    The sentence in which it begins to do so is completed, unless it has not begun or is long. The
     work is proportional to the reply.
     """
     repeats, sentence = _repeats(), ""

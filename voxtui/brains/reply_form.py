@@ -1,8 +1,8 @@
-"""How a reply begins and how long it is, by the kind of the request.
+"""Choose how a reply begins and how long it is, by the kind of the request.
 
-A small model answers better if its first words are given: "Then" takes up what was just told,
-"First," begins the steps at once, "Because" gives a reason. They cost a few tokens of prompt only
-where they are used, unlike words about the same. The length is a grammar of llama.cpp.
+A small model answers better after given first words: "Then" takes up what was just told, "First,"
+begins the steps at once, "Because" gives a reason. They cost a few tokens of prompt only where they
+are used, unlike an instruction about the same. A grammar of llama.cpp limits the length.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
 
 IN_VERSE = "(Answer with four short lines that rhyme.)"
-"""Stands behind a request for a poem, because a grammar cannot rhyme."""
+"""The note after a request for a poem, because a grammar cannot rhyme."""
 
 LONGEST_REQUEST = 200
-"""characters; a longer text is not asked in passing"""
+"""Maximum characters of a casual request; a longer text gets no form."""
 
 _UNSPEAKABLE = r"\[\]{}<>*#`\n\u2E80-\u9FFF\uAC00-\uD7AF\uFF00-\uFFEF"
-"""Characters of placeholders such as [date], of lists and of code, and East Asian ones, which the
-chat model sometimes slips into and no voice here can say."""
+"""Characters of placeholders such as [date], of lists and of code, and East Asian ones. The chat
+model sometimes writes them, and no voice here can speak them."""
 
 SPEAKABLE = rf"root ::= [^{_UNSPEAKABLE}]*"
 """The grammar of replies that can be spoken, of any length."""
@@ -33,10 +34,12 @@ _ENDS = ".!?。।؟"
 _END = re.compile(rf"[{_ENDS}]+[\"'”’)]*(?=\s|$)")
 
 _INSIDE = rf"[^{_UNSPEAKABLE}{_ENDS} ]"
-"""What follows a sign that does not end the sentence, as in 3.5."""
+"""What may follow a sign that does not end the sentence, as in 3.5."""
+
+_LETTERS = "A-Za-zÀ-ɏ"
 
 _STRICTLY_INSIDE = """[0-9,"'”’)]"""
-"""The same before a sentence whose first words are ours: a model evades them where it can."""
+"""The same in a sentence with fixed first words, which a model tries to evade by such signs."""
 
 _UNHELPFUL = (
     "Absolutely",
@@ -54,23 +57,27 @@ _UNHELPFUL = (
     "I'm sorry, I",
     "I'm sorry, but",
     "I'm unable",
+    "It is difficult to",
+    "It is hard to",
     "It depends",
     "It really depends",
+    "It's difficult to",
+    "It's hard to",
     "Of course",
     "Sorry, but",
     "Sure",
     "That depends",
 )
-"""Beginnings of refusals and of empty promises, and praise for asking."""
+"""Beginnings of refusals, of empty promises and of praise for asking, which are avoided."""
 
 _EVASIVE = (" both", " it depends", " it really depends", " that it depends", " it's up to")
-"""Not after an opening: an opinion was requested."""
+"""Phrases that are avoided after an opening, because an opinion was requested."""
 
 _UNTOLD = ("I don't know, you", "You haven't told", "No, you haven't")
-"""Not of what is no fact about the user."""
+"""Beginnings that are avoided unless a fact about the user was requested."""
 
 _UNABLE = ("I can't", "I cannot", "I can only", "I'm not able")
-"""Not to words that ask nothing of the assistant."""
+"""Beginnings that are avoided if the words request nothing of the assistant."""
 
 _AS_USER = (
     "My ",
@@ -78,26 +85,32 @@ _AS_USER = (
     *(f"I {letter}" for letter in "abcefgijklmnopqrsuvwxyz"),
     *(f"I'm {letter}" for letter in "abcdefghijklmopqrtuvwxyz"),
 )
-"""Not to a question about the user, as if it were about the assistant. "I don't know" stays."""
+"""Beginnings that are avoided for a question about the user, because they would be about the
+assistant. "I don't know" is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyForm:
-    """How long a reply is, and how it begins or does not begin."""
+    """The length of a reply, and its required or avoided beginnings."""
 
     opening: str = ""
-    """its first words, without a space behind them"""
+    """its first words, without a space after them"""
     least: int = 1
-    """sentences"""
+    """the minimum number of sentences"""
     most: int = 3
-    """sentences; 0: any number"""
+    """the maximum number of sentences; 0 for any number"""
     avoided: tuple[str, ...] = ()
-    """beginnings that it may not have, if it has no opening"""
+    """beginnings that it must not have, if it has no opening"""
     starts: tuple[str, ...] = ()
-    """how each sentence begins, the first one after the opening, `|` between several ways"""
+    """the beginning of each sentence, the first one after the opening, with `|` between
+    alternatives"""
+    unnamed: tuple[str, ...] = ()
+    """words that it must not contain, in lower case"""
+    repetition_penalty: float = 1.0
+    """the minimum penalty; 1 for none"""
 
     def grammar(self, begun: str = "") -> str:
-        """Return the grammar (GBNF) of what follows the opening, or what was `begun` instead."""
+        """Return the grammar (GBNF) of the text after the opening, or after `begun` instead."""
         if not self.most:
             return SPEAKABLE
         opens, begun = not begun, begun or self.opening
@@ -108,14 +121,20 @@ class ReplyForm:
         optional = max(0, self.most - complete - 1 - needed)
         starts = self.starts[complete + 1 :]
         later = [f"{_any_of(start.split('|'))} body end" for start in starts] or ["next"] * needed
-        inside = _STRICTLY_INSIDE if self.starts else _INSIDE
+        inside = _STRICTLY_INSIDE if self.starts or self.unnamed else _INSIDE
+        anything = rf'([^{_UNSPEAKABLE}{_ENDS}] | [{_ENDS}]+ {inside} | [ap] "." [m])*'
         rules = [
             f"more ::= body {'end tail' if needed else '(end tail)?'}",
             f"tail ::= {' '.join([*later, f'next{{0,{optional}}}'])}",
             f'next ::= " " {_INSIDE} body end',
-            rf'body ::= ([^{_UNSPEAKABLE}{_ENDS}] | [{_ENDS}]+ {inside} | [ap] "." [m])*',
+            f"body ::= {'word? (other word?)*' if self.unnamed else anything}",
             rf"""end ::= [{_ENDS}]+ ["'”’)]*""",
         ]
+        if self.unnamed:
+            rules += [
+                rf'other ::= [^{_UNSPEAKABLE}{_ENDS}{_LETTERS}] | [{_ENDS}]+ {inside} | "." [m]',
+                *_words_without(self.unnamed),
+            ]
         if between and opens:
             rules.insert(0, "root ::= tail")
         elif between:  # the sentence may still go on, as in 3.5
@@ -129,7 +148,7 @@ class ReplyForm:
         return "\n".join(rules)
 
     def _start_after(self, sentence: int, begun: str) -> str:
-        """Return what follows the first words of the sentence with this number; empty: anything."""
+        """Return the rest of the required first words of this sentence; empty for any text."""
         starts = self.starts[sentence].split("|") if sentence < len(self.starts) else []
         begun = begun if sentence else begun.removeprefix(self.opening)
         space = " " if sentence or self.opening else ""
@@ -137,7 +156,7 @@ class ReplyForm:
         return _any_of(fitting, len(begun), space)
 
     def _avoided_after(self, begun: str) -> tuple[str, ...]:
-        """Return how a reply that has `begun` may not go on; before it, how it may not begin."""
+        """Return the forbidden continuations of `begun`, or the forbidden beginnings without it."""
         begun = begun.removeprefix(self.opening)
         return tuple(text[len(begun) :] for text in self.avoided if text.startswith(begun))
 
@@ -147,6 +166,46 @@ def _any_of(starts: Sequence[str], begun: int = 0, space: str = " ") -> str:
     rests = [f"{space}{start}"[begun:] for start in starts]
     joined = '" | "'.join(rests)
     return f'("{joined}")' if rests and all(rests) else ""
+
+
+def _letters_without(taken: set[str]) -> str:
+    """Return ranges of the letters that are not `taken`. Short classes are matched faster."""
+    ranges: list[list[int]] = []
+    for code in (*range(65, 91), *range(97, 123), *range(0xC0, 0x250)):
+        if chr(code) in taken:
+            continue
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
+
+
+@lru_cache(16)
+def _words_without(unnamed: tuple[str, ...]) -> list[str]:
+    """Return the rules of words that do not begin with any of `unnamed`, as a tree of letters.
+
+    Longer words are excluded too, because a model evades "beef" by "beefe".
+    """
+    following: dict[str, set[str]] = {}
+    for text in sorted(unnamed, key=len):
+        for length, letter in enumerate(text):
+            following.setdefault(text[:length], set()).add(letter)
+            if text[: length + 1] in unnamed:
+                break
+    names = {text: f"word{number}" if text else "word" for number, text in enumerate(following)}
+    rules = [f"rest ::= [{_LETTERS}]*"]
+    for begun, letters in following.items():
+        taken = letters if begun else letters | {letter.upper() for letter in letters}
+        forms = [f"[{_letters_without(taken)}] rest"]
+        for letter in sorted(letters):
+            either = letter if begun else f"{letter}{letter.upper()}"
+            if name := names.get(begun + letter):
+                forms.append(f"[{either}] {name}")
+        if begun:
+            forms.append('""')
+        rules.append(f"{names[begun]} ::= {' | '.join(forms)}")
+    return rules
 
 
 @lru_cache(16)
@@ -175,12 +234,17 @@ def _not_begun_by(beginnings: tuple[str, ...], begun: bool) -> list[str]:
 
 FREE = ReplyForm(most=0)
 
+_FOREIGN_PENALTY = 1.1
+"""The repetition penalty in German and Spanish, where a small model repeats itself."""
+
 QUOTING = ReplyForm("It says that", most=2)
-"""Of a result that is anybody's words. Without it, ordered deeds were told as done."""
+"""The form for a result that may quote anybody. Without it, the model reported orders in it as
+done."""
 
 UNTOLD = ReplyForm(most=2, starts=("I don't know, you haven't told me|You haven't told me",))
-"""Of a fact about the user that nobody told. A small model invents one, above all if a client's
-own instruction stands without our examples. After "I don't know" alone it said "how tall I am"."""
+"""The form for a fact about the user that nobody has told. A small model invents one, mostly if a
+client's own instruction replaces our examples. After "I don't know" alone it said "how tall I am".
+"""
 
 _MIRRORED = {
     "i": "you",
@@ -196,12 +260,12 @@ _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Words, and the form of their answer."""
+    """A pattern of words, and the form of their answer."""
 
     pattern: re.Pattern[str]
     form: ReplyForm
     topic: bool
-    """the opening ends with what the user told about before"""
+    """whether the opening ends with the subject of the user's words before"""
 
 
 _TABLES = tomllib.loads(Path(__file__).with_name("reply_forms.toml").read_text(encoding="utf-8"))
@@ -232,30 +296,37 @@ def _rule(
 _WORDS = {
     name: _pattern(*([words] if isinstance(words, str) else words))
     for name, words in _TABLES["words"].items()
+    if name != "alike"
 }
 
 _RULES = {
     name: [_rule(**row) for row in rows]
     for name, rows in _TABLES.items()
-    if name not in ("parts", "words")
+    if name not in ("parts", "words", "facts", "related")
 }
 
 
-def with_note(words: str) -> str:
-    """Return the user's words, with a note behind them if they ask for a poem."""
+def as_read(words: str) -> str:
+    """Return the user's words as the model reads them, with a note if they request a poem.
+
+    A stated fact is read as the question for it: a small model agrees with "Sydney is the capital
+    of Australia", but answers the question correctly.
+    """
+    if len(words) <= LONGEST_REQUEST and (fact := _fact(words)) and fact.question:
+        return fact.question
     is_poem = len(words) <= LONGEST_REQUEST and _WORDS["poem"].search(words.lower())
     return f"{words.strip()}\n{IN_VERSE}" if is_poem else words
 
 
 def is_untold(words: str, past: Past, instruction: str = "") -> bool:
-    """Return whether `words` ask for a fact about the user that nobody has told.
+    """Return True if `words` ask for a fact about the user that nobody has told.
 
-    `instruction`: one of a client's or the user's own; empty: ours. In doubt it is told: if the
-    user said anything of himself, if a text is attached, or if the instruction is about somebody
-    or has a word of the question.
+    `instruction` is that of a client or the user; empty for ours. A fact counts as told if the user
+    said anything about himself (or about his sister, if it is about her), if a text is attached, or
+    if the instruction is about somebody or shares a word with the question.
     """
     plain = _plain(words)
-    if not _has(plain, "untold") or any(map(_may_tell, past)):
+    if not _has(plain, "untold") or any(_may_tell(turn, _subjects(plain)) for turn in past):
         return False
     about = instruction.lower().replace("’", "'")
     shared = set(_STEM.findall(plain)) & set(_STEM.findall(about))
@@ -266,23 +337,50 @@ _STEM = re.compile(
     r"\b(?!(?:you|your|are|who|how|did|the|for|any|was|has|and|can|from|what|where|which|when|have"
     r"|does|know|tell|told|with|about|that|remember|everything)\b)[^\W\d_]{3,4}"
 )
-"""The beginning of a word that a question and an instruction may share."""
+"""Matches the beginning of a word that a question and an instruction may share."""
 
 
-def _may_tell(turn: PastTurn) -> bool:
-    """Return whether the user may have told something of himself in `turn`."""
+def _subjects(plain: str) -> set[str]:
+    """Return the words that name the person in question; an empty set if it is the user."""
+    words = {*_LETTERS_ONLY.findall(plain)}
+    return next((names for keys, names in _ALIKE if words & keys), set[str]())
+
+
+_LETTERS_ONLY = re.compile(r"[^\W\d_]+")
+_ALIKE: list[tuple[set[str], set[str]]] = [
+    ({*keys.split()}, {*keys.split(), *others.split()})
+    for keys, others in _TABLES["words"]["alike"]
+]
+
+
+def _may_tell(turn: PastTurn, subjects: set[str]) -> bool:
+    """Return True if the user may have told something about himself, or `subjects`, in `turn`."""
     words = turn.user_text
     if turn.attached or turn.calls or not words or words.startswith(AUDIO_INPUT):
         return True
     return any(
-        _has(plain, "of_user") and not _has(plain, "untold")
+        _has(plain, "of_user")
+        and not _has(plain, "untold")
+        and not (subjects and subjects.isdisjoint(_LETTERS_ONLY.findall(plain)))
         for sentence in re.split(r"(?<=[.!]) +|[^.!?]*\? *", words.strip())
         if not _has(plain := _plain(sentence), "question")
     )
 
 
-def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
-    """Return the form of the answer to the user's complete words, after the words in `past`."""
+def reply_form(words: str, past: Sequence[str] = (), reply: str = "") -> ReplyForm:
+    """Return the form of the answer to the user's complete words, after the words in `past`.
+
+    `reply`: what was answered last.
+    """
+    form = _form(words, past, reply)
+    if form == FREE:
+        return form
+    penalty = _FOREIGN_PENALTY if _language(words) else 1.0
+    unnamed = form.unnamed or _unnamed(words, past)
+    return replace(form, unnamed=unnamed, repetition_penalty=penalty)
+
+
+def _form(words: str, past: Sequence[str], reply: str) -> ReplyForm:
     plain = _plain(words)
     if len(words) > LONGEST_REQUEST or _has(plain, "harmful") or _has(plain, "verse"):
         return FREE
@@ -291,11 +389,15 @@ def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
     sentences = (plain, _plain(re.split(r"(?<=[.!?]) +", words.strip())[-1]))
     rules = (rule for table in _tables(words, plain, past, tells) for rule in _RULES[table])
     avoided = _avoided(words, past)
+    if form := _disputed(words, past):
+        return form
+    if opening := _item(plain, reply) or ((fact := _fact(words)) and fact.opening):
+        return ReplyForm(opening)
     for rule in rules:
         if any(map(rule.pattern.search, sentences)):
             form = replace(rule.form, avoided=_EVASIVE if rule.form.opening else avoided)
             topic = _topic(past[-1]) if rule.topic and past else ""
-            opening = f"{form.opening} {topic[0].upper()}{topic[1:]}" if topic else form.opening
+            opening = f"{form.opening} {_capitalised(topic)}" if topic else form.opening
             return replace(form, opening=opening)
     if past and is_question and (subject := _subject(words)):
         return ReplyForm(subject)
@@ -309,7 +411,7 @@ def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
 
 
 def _tables(words: str, plain: str, past: Sequence[str], tells: bool) -> list[str]:
-    """Return the names of the tables whose rules the words may fit, in order."""
+    """Return the names of the tables whose rules may match the words, in order."""
     if language := _language(words):
         return [language]
     tables = ["request"]
@@ -328,9 +430,10 @@ def _has(plain: str, words: str) -> bool:
 
 
 def _avoided(words: str, past: Sequence[str]) -> tuple[str, ...]:
-    """Return the beginnings that the reply to `words` may not have.
+    """Return the beginnings that the reply to `words` must not have.
 
-    What the user has told may be said as "I live in Oslo.", which is better than not at all.
+    A fact that the user told may be repeated, such as "I live in Oslo.", which is better than no
+    answer.
     """
     plain = _plain(words)
     mine, yours = _has(plain, "mine"), _has(plain, "yours")
@@ -351,7 +454,7 @@ def _plain(words: str) -> str:
 
 
 def _language(words: str) -> str:
-    """Return `german` or `spanish`; empty: another language."""
+    """Return `german` or `spanish`, or empty for any other language."""
     return next((name for name in ("german", "spanish") if _has(words.lower(), name)), "")
 
 
@@ -364,17 +467,101 @@ def _subject(words: str) -> str:
     subject = " ".join(_MIRRORED.get(word.lower(), word) for word in subject.split())
     subject = f"if {subject}" if match["if"] else subject
     comma = "," if _has(subject.lower(), "clause") else ""
-    return f"{subject[0].upper()}{subject[1:]}{comma}"
+    return f"{_capitalised(subject)}{comma}"
 
 
 def _topic(words: str) -> str:
-    """Return the subject of a sentence such as "My train leaves", as its hearer says it."""
+    """Return the subject of a sentence such as "My train leaves", from the listener's view."""
     match = re.match(r"(?:(my|our) (\w+)|(i|we) (?=have|\w+ (?:on|at|in)\b))", words.lower())
     return "" if match is None else f"your {match[2]}" if match[1] else "you"
 
 
+def _item(plain: str, reply: str) -> str:
+    """Return the part of `reply` that words such as "the second one" refer to; empty if none."""
+    match = re.search(_WORDS["ordinal"], plain)
+    listed = re.search(
+        r"(?:[^,.:;!?]+, )+(?:and |or )?[^,.:;!?]+|[^,.:;!?]+ (?:and|or) [^,.:;!?]+", reply
+    )
+    if match is None or listed is None:
+        return ""
+    items = [item for item in re.split(r",? (?:and|or) |, ", listed[0].strip()) if item]
+    items[0] = re.sub(r".*\b(?:are|is|as|like|with|by|includes?|try|be)\b:? ", "", items[0])
+    places = {"first": 0, "second": 1, "third": 2, "last": -1}
+    place = places[match[1] or match[2]]
+    item = items[place] if place < len(items) else ""
+    return _capitalised(item) if len(item.split()) <= 4 else ""
+
+
+def _capitalised(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    """A fact that the user has stated, right or wrong."""
+
+    opening: str
+    """the beginning of the same fact"""
+    question: str
+    """the question that it answers; empty if the user asked for more"""
+
+
+def _fact(words: str) -> _Fact | None:
+    plain = words.replace("’", "'").strip(" .!?")
+    for pattern, opening, question in _FACTS:
+        if match := pattern.search(plain):
+            rest = plain[match.end() :].strip(" ,").lower()
+            ends = not rest or rest in ("right", "correct") or "n't" in rest
+            opening = _capitalised(match.expand(opening))
+            return _Fact(opening, match.expand(question) if ends else "")
+    return None
+
+
+def _disputed(words: str, past: Sequence[str]) -> ReplyForm | None:
+    """Return the form that repeats the answer to an earlier question, if the user doubts it."""
+    if not _has(_plain(words), "disputed"):
+        return None
+    for before in reversed(past[-3:]):
+        asked = re.sub("(?i)'s (?=the )", " is ", before.strip(" .!?"))
+        if match := _QUESTION.search(asked):
+            named = tuple(name.lower() for name in re.findall(r"\b[A-Z][^\W\d_]{3,}", words[1:]))
+            own = match[2].lower()
+            opening = f"As far as I know, {match[2]} {match[1]}"
+            return ReplyForm(opening, unnamed=tuple(name for name in named if name not in own))
+    return None
+
+
+_FACTS = [(_pattern(words), *said) for words, *said in _TABLES["facts"]["rows"]]
+_QUESTION = re.compile(r"(?i:what|who|which \w+) (is|was|are|were) (the .+)$")
+
+
+_RELATED = [({*names.split()}, {*others.split()}) for names, others in _TABLES["related"].items()]
+
+
+def _unnamed(words: str, past: Sequence[str]) -> tuple[str, ...]:
+    """Return the words that advice must not contain, because somebody dislikes or lacks them."""
+    plains = [_plain(text) for text in (*past, words)]
+    if not any(_has(plain, "advice") for plain in plains[-4:]) or _has(plains[-1], "story"):
+        return ()
+    makes = any(_has(plain, "making") for plain in plains[-4:])
+    asks = words.rstrip().endswith("?")
+    requested = {*_WORD.findall(_WORDS["unliked"].sub("", plains[-1]))} if asks else set[str]()
+    unnamed: set[str] = set()
+    for plain, kind in product(plains, ("unliked", "lacking")):
+        for match in _WORDS[kind].finditer(plain):
+            word = next(filter(None, match.groups()))
+            stems = {word, *(word.removesuffix(ending) for ending in ("s", "es", "ing"))}
+            if stems & requested:
+                continue
+            related = [others for names, others in _RELATED if stems & names]
+            unnamed.update(*related)
+            if not related and (kind == "unliked" or makes):
+                unnamed |= {f"{stem}{ending}" for stem in stems for ending in ("", "s", "ing")}
+    return tuple(sorted(word for word in unnamed if len(word) > 2))
+
+
 def _parroted(words: str) -> tuple[str, ...]:
-    """Return how a reply would begin that says a statement of the user again."""
+    """Return the beginnings of a reply that would only repeat a statement of the user."""
     first = words.replace("’", "'").split(maxsplit=3)
     if "?" in words or len(first) < 4 or not all(map(_WORD.fullmatch, first[:2])):
         return ()

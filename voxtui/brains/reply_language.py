@@ -1,4 +1,4 @@
-"""Find out in which language a brain answers."""
+"""Detect the language in which a brain answers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.settings.schema import LANGUAGES
 
 CONFIDENT = 0.5
-"""Probability below which an answer has the language of the one before. In 96 first clauses of
-eight languages every mistake was below 0.2; a single word such as "Oui" or "Claro" is, too."""
+"""Minimum probability of a change of language. In 96 first clauses of eight languages every mistake
+was below 0.2; a single word such as "Oui" or "Claro" is, too."""
 
 
 class ReplyLanguage:
-    """The language of a brain's answers, kept from one to the next.
+    """The language of a brain's answers, remembered from one to the next.
 
-    `configured` is `brain.language`; if it is empty, the words of each answer tell. That needs the
+    `configured` is `brain.language`. If it is empty, the language of each answer is detected by the
     package py3langid; without it every answer counts as English. Used by one thread at a time.
     """
 
@@ -39,7 +39,7 @@ class ReplyLanguage:
         self._classify = identifier.classify
 
     def of(self, beginning: str, timestamps: Timestamps) -> str:
-        """Return the language of an answer with this `beginning`. Writes LANGUAGE if it looks.
+        """Return the language of an answer with this `beginning`. Writes LANGUAGE if it detects.
 
         Takes less than a millisecond.
         """

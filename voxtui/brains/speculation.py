@@ -1,8 +1,8 @@
 """Replies that are computed before they are requested, on one thread per model.
 
-The newest request wins. A speculation is computed up to `ahead` tokens; then a request with the
-same key claims it and it is completed, or a newer one replaces it. A speculation remembers when
-the model worked on it, so that a turn can show what was done before the release.
+The newest request wins. A speculation is computed up to `ahead` tokens. Then a request with the
+same key claims it and it is completed, or a newer one replaces it. A speculation records when the
+model worked on it, so that a turn can show what was done before the release.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ S = TypeVar("S", bound="Speculation[Any]")
 
 
 class Speculation(ABC, Generic[T]):
-    """The tokens of one computation, which may have been begun before they are requested.
+    """The tokens of one computation, which may begin before they are requested.
 
-    Only requests with equal keys share a speculation; one with the key None is shared with none.
+    Only requests with equal keys share a speculation; one with the key None is never shared.
     `ahead` limits the tokens computed before it is claimed; None computes all of them at once.
-    `due_at`: monotonic seconds before which nothing is computed.
+    Nothing is computed before `due_at` (monotonic seconds).
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class Speculation(ABC, Generic[T]):
 
     @abstractmethod
     def advance(self, wanted: Callable[[], bool]) -> bool:
-        """Add tokens. Return True at the end, or False soon after `wanted()` turned false.
+        """Add tokens. Return True at the end, or False soon after `wanted()` became false.
 
-        Called again to continue.
+        May be called again to continue.
         """
 
     def release(self) -> None:
-        """Free what an unfinished computation holds. Called once nothing more is wanted."""
+        """Free the resources of an unfinished computation. Called once nothing more is needed."""
 
     def add(self, token: T) -> None:
         with self._changed:
@@ -62,7 +62,7 @@ class Speculation(ABC, Generic[T]):
             self._changed.notify_all()
 
     def run(self, newest: Callable[[], bool]) -> None:
-        """Compute until the end, until enough tokens are computed, or until it is not `newest`."""
+        """Compute until the end, until `ahead` tokens are computed, or until it is not `newest`."""
         started = time.monotonic()
         self._worked.append((started, math.inf))
         ended = False
@@ -76,7 +76,7 @@ class Speculation(ABC, Generic[T]):
             self._changed.notify_all()
 
     def drop(self) -> None:
-        """End it unfinished, because a newer one replaces it."""
+        """End unfinished, because a newer speculation replaces it."""
         self.release()
         with self._changed:
             self.ended = True
@@ -86,7 +86,7 @@ class Speculation(ABC, Generic[T]):
 
     @property
     def has_work(self) -> bool:
-        """True while there are tokens left to compute now."""
+        """True while there are tokens to compute now."""
         if self.ended or self._abandoned or self._cancelled.is_set():
             return False
         return self._ahead is None or len(self._tokens) < max(self._ahead, 1)
@@ -122,7 +122,7 @@ class Speculation(ABC, Generic[T]):
             return self._changed.wait_for(lambda: self.ended, seconds)
 
     def tokens(self) -> Iterator[T]:
-        """Yield the tokens as they come, until it is cancelled. Raises the error it ended with."""
+        """Yield the tokens as they come, until a cancel. Raises the error of the computation."""
         count = 0
         try:
             while not self._cancelled.is_set():
@@ -158,7 +158,7 @@ class SpeculationThread:
         self._thread.start()
 
     def request(self, speculation: S) -> S:
-        """Work on `speculation`, or on the newest one if that serves it. Return which one.
+        """Work on `speculation`, or on the newest one if it serves the same request; return it.
 
         Ends a pause.
         """
@@ -183,9 +183,9 @@ class SpeculationThread:
             newest.abandon()
 
     def pause(self, seconds: float) -> None:
-        """Stop at the next token or batch, and wait until then, up to `seconds`.
+        """Stop at the next token or batch, and wait for that, up to `seconds`.
 
-        Tokens so far are kept.
+        Computed tokens remain.
         """
         with self._changed:
             self._paused = True

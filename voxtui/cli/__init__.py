@@ -54,7 +54,7 @@ class WithWords(OrderedGroup):
         if not is_words(args[0]):
             return super().resolve_command(ctx, args)
         if len(args) > 1:
-            raise click.UsageError("One question in quotes, please, with the options before it.")
+            raise click.UsageError("Put one question in quotes, after the options.")
         return args[0], click.Command(args[0]), []
 
 

@@ -121,7 +121,7 @@ def models(options: CommonOptions, as_json: bool) -> None:
     if command is None:
         _list_models(options, as_json)
     elif as_json:
-        raise click.UsageError("--json stands after list.")
+        raise click.UsageError("--json goes after list: voxtui models list --json")
 
 
 @models.command(name="list")

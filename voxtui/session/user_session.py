@@ -135,6 +135,11 @@ class UserSession:
 
     def _require_model(self) -> None:
         if self.failed:
-            raise NotAllowed("No model is loaded. Text is kept until one is.", "error")
+            raise NotAllowed(
+                "No model is loaded. Text that you send is answered once one is.", "error"
+            )
         if self.state is State.LOADING:
-            raise NotAllowed("Still loading. Text is kept until that is done.", "information")
+            raise NotAllowed(
+                "The models are still loading. Text that you send is answered after that.",
+                "information",
+            )

@@ -77,4 +77,4 @@ def read_config(path: Path) -> str:
 
 def notes_file(named: str) -> Path:
     """Return the path of the notes: `named`, or a file in the data folder if it is empty."""
-    return Path(named).expanduser() if named else user_folders().user_data_path / "notes.md"
+    return user_path(named) if named else user_folders().user_data_path / "notes.md"

@@ -6,7 +6,7 @@ import difflib
 import math
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -240,18 +240,39 @@ def _checked(place: str, key: str, value: Any) -> Any:
         if isinstance(value, float) and not math.isfinite(value):
             reason = "must be a finite number"
             raise ValueError(reason)
-        if isinstance(value, str) and b"\0" in value.encode():
+        if any("\0" in text for text in _texts_in(value)):
             reason = "must be text without NUL characters"
             raise ValueError(reason)
         return msgspec.convert(value, kind)
     except UnicodeEncodeError as error:
         reason, cause = "must be valid Unicode", error
+    except msgspec.ValidationError as error:
+        if isinstance(value, list) and reason.startswith("must be a list"):
+            detail, _, entry = str(error).partition(" - at `$")
+            raise ConfigError(
+                f"{place}: {key}{entry.rstrip('`')}: {detail}.", "docs/tools.md shows an example."
+            ) from error
+        cause = error
     except (ValueError, OverflowError) as error:
         cause = error
     shown = _shortened(toml_value(value).encode(errors="backslashreplace").decode())
     meant = _meant(key, value)
     end = f"; did you mean {meant}?" if meant else "."
     raise ConfigError(f"{place}: {key} = {shown}: {reason}{end}") from cause
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield each text in a value of TOML. Raises UnicodeEncodeError."""
+    match value:
+        case str():
+            value.encode()
+            yield value
+        case list() | dict():
+            entries = cast("Iterable[Any]", value.values() if isinstance(value, dict) else value)
+            for entry in entries:
+                yield from _texts_in(entry)
+        case _:
+            pass
 
 
 def _requirement(kind: inspect.Type) -> str:

@@ -28,7 +28,7 @@ LOOK_SECONDS = 1.0
 """Interval at which the files are checked, because another voxtui may change them."""
 
 CLOSE_SECONDS = 2.0
-"""Longest wait for the thread. It may be compiling the rules, which takes a tenth of a second."""
+"""Maximum wait for the thread. Compiling the rules takes a tenth of a second."""
 
 _SPOKEN = (
     ("timer", "set, change, stop or list timers, alarms and reminders", True),
@@ -48,8 +48,8 @@ class AssistantSkills:
     """Answers from rules, without a model. `now` returns the local time.
 
     `folder` holds the files of timers and reminders. Several processes may share it; one of them
-    rings. `rings` False: never this one, because it is a command that ends soon. `resources` are
-    those of the tools, and closed with the skills.
+    rings. A command that ends soon sets `rings` to False and never rings. `resources` belong to the
+    tools and are closed with the skills.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class AssistantSkills:
         self._retry = ""
         """the request that the user's next words complete"""
         self._lock: BaseFileLock | None = None
-        """held by the one process that rings"""
+        """the lock of the one process that rings, if this one has it"""
         self._entries = Entries()
         self._alarm = TimerAlarm()
         self._announced: datetime | None = None
-        """the moment whose first chime was announced"""
+        """the time whose first chime was announced"""
         self._stop: tuple[bool, bool] | None = None
         """the latest order to stop, until the thread has carried it out: snooze, forget missed"""
         self._seen: object = (None, None)
@@ -164,7 +164,7 @@ class AssistantSkills:
                     said = carry_out(change, self._store, now)
                     return f"{said} {_RINGS_IF_OPEN}" if self._unheard(said) else said
                 except InputError as error:
-                    return f"That cannot be kept. {error}"
+                    return f"That cannot be stored. {error}"
                 finally:
                     self._changed.set()
 
@@ -180,7 +180,7 @@ class AssistantSkills:
         return rings
 
     def _obey(self, words: str) -> str | None:
-        """Return the answer to words about what rings or rang; None: they are about else."""
+        """Return the answer to words about what rings or rang, or None for other words."""
         from voxtui.skills.rules.timer_words import ringing_orders
 
         missed = any(entry.missed for entry in self._entries.all)
@@ -200,7 +200,7 @@ class AssistantSkills:
         return None
 
     def _snooze(self, seconds: float) -> str:
-        """Have it ring again. Any thread."""
+        """Make it ring again after `seconds`. Any thread."""
         from voxtui.skills.timer_alarm import snooze_sentence, snoozed
 
         again = self._alarm.entries or self._alarm.stopped
@@ -242,7 +242,7 @@ class AssistantSkills:
             self._changed.wait(wait_s)
 
     def _look(self) -> float:
-        """Report changes of the files, ring what is due, and return seconds until the next look."""
+        """Report changes of the files, ring what is due, and return seconds to the next look."""
         from voxtui.skills.timer_alarm import AHEAD_SECONDS
 
         try:
@@ -281,7 +281,7 @@ class AssistantSkills:
         self._emit(CountdownsChanged(self._entries.countdowns(self._alarm.entries)))
 
     def _announce(self, due: datetime | None, now: datetime) -> None:
-        """Announce the first chime of what is due next, or that it is not due any more."""
+        """Announce the first chime of what is due next, or that it is cancelled."""
         from voxtui.skills.timer_alarm import AHEAD_SECONDS, LATE_SECONDS
 
         if due is not None and (due - now).total_seconds() <= AHEAD_SECONDS:
@@ -309,7 +309,7 @@ class AssistantSkills:
                 self._emit(Reminded(due_sentence(entry, late)))
 
     def _go_on_ringing(self, now: datetime) -> float:
-        """Chime and speak again as it is due. Return the seconds until the next time."""
+        """Chime and speak again at the due time. Return the seconds until the next one."""
         from voxtui.skills.requests import due_sentence
 
         ringing = self._alarm
@@ -330,7 +330,7 @@ class AssistantSkills:
         self._announced = None  # what is due at this moment is announced anew
 
     def _carry_out_stop(self) -> None:
-        """Take what was stopped out of the files."""
+        """Remove stopped entries from the files."""
         from voxtui.skills.rules.timer_words import SNOOZE_SECONDS
         from voxtui.skills.timer_store import Entries
 

@@ -1,4 +1,4 @@
-"""Between the local clock and moments with a zone, also at both ends of the calendar."""
+"""Convert between local time and moments with a zone, also at both ends of the calendar."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def acts(request: Request) -> bool:
 
 
 def carry_out(request: Request, store: TimerStore, now: datetime) -> str:
-    """Do what `request` asks at the local time `now`; return the sentence about it.
+    """Carry out `request` at the local time `now`; return the sentence about it.
 
     Raises InputError if the files cannot be used.
     """
@@ -63,7 +63,7 @@ def _carried_out(request: Request, entries: Entries, now: datetime) -> tuple[Ent
 
 
 def due_sentence(entry: Entry, late: timedelta) -> str:
-    """Return the sentence with which an entry rings, or is reported as missed by `late`."""
+    """Return the sentence for an entry that rings, or that was missed by `late`."""
     missed = late > timedelta(minutes=1)
     ago = f"{say_span(late.total_seconds(), 1)} ago"
     if isinstance(entry, Timer):
@@ -132,7 +132,7 @@ def _change_timers(request: TimerRequest, entries: Entries, now: datetime) -> tu
 
 
 def _changed(timer: Timer, request: TimerRequest, now: datetime) -> Timer | None:
-    """Return the timer after the request; None: cancelled. Raises _Refused."""
+    """Return the timer after the request, or None if it is cancelled. Raises _Refused."""
     left = max(0.0, timer.remaining(now))
     match request.do:
         case Do.CANCEL:

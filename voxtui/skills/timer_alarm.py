@@ -1,4 +1,4 @@
-"""When a timer rings, how often, and what stops it."""
+"""Decide when a timer rings, how often, and what stops it."""
 
 from __future__ import annotations
 
@@ -11,40 +11,41 @@ from voxtui.skills.rules.spoken import say_span, spoken_list
 from voxtui.skills.timer_store import Entries, Entry
 
 AHEAD_SECONDS = 1.5
-"""A chime is announced this long before its time, so that the speaker is on time."""
+"""Time before a chime at which it is announced, so that the speaker plays it on time."""
 
 LATE_SECONDS = 60.0
-"""What is due for longer was missed while voxtui was closed: it is said once and does not ring."""
+"""Delay from which an entry counts as missed while voxtui was closed: it is reported once and does
+not ring."""
 
 CHIMES = (0.0, 7.0, 16.0, 28.0, 44.0, 66.0, 94.0)
-"""Seconds of the chimes, with growing pauses: one who is near should not be worn down."""
+"""Times of the chimes in seconds, with growing pauses so as not to annoy a person nearby."""
 
 SPOKEN_AFTER = 1.4
-"""Seconds from the beginning of a chime to its sentence."""
+"""Time from the beginning of a chime to its sentence."""
 
 LONGEST_SECONDS = 120.0
-"""What rings for longer was missed."""
+"""Time after which ringing ends and the entry counts as missed."""
 
 JUST_NOW_SECONDS = 60.0
-"""For so long after it was stopped, "stop" and "snooze" still mean what rang."""
+"""Time after a stop in which "stop" and "snooze" still refer to what rang."""
 
 MISSED_DAYS = 1
 
 
 class TimerAlarm:
-    """What rings now, and its schedule. Times are aware. One thread writes."""
+    """The ringing entries and their schedule. Times are aware. One thread writes."""
 
     def __init__(self) -> None:
         self.entries: Sequence[Entry] = ()
         self.stopped: Sequence[Entry] = ()
-        """what rang last"""
+        """the entries that rang last"""
         self._stopped_at: datetime | None = None
         self._began: datetime | None = None
         self._announced = self._spoken = 0
-        """chimes that were announced; of these, whose sentence was spoken"""
+        """the number of announced chimes, and of those whose sentence was spoken"""
 
     def add(self, entries: Sequence[Entry], now: datetime) -> None:
-        """Ring `entries` too, from the beginning. Their first chime was announced."""
+        """Ring `entries` as well, from the beginning. Their first chime was already announced."""
         self.entries = (*self.entries, *entries)
         self._began, self._announced, self._spoken = now, 1, 0
 
@@ -54,7 +55,7 @@ class TimerAlarm:
         self.entries = ()
 
     def just_rang(self, now: datetime) -> bool:
-        """Return whether something rings, or was stopped a moment ago."""
+        """Return True if something rings, or was stopped a moment ago."""
         if self.entries:
             return True
         at = self._stopped_at
@@ -64,7 +65,7 @@ class TimerAlarm:
         return bool(self.entries) and self._since(now) >= LONGEST_SECONDS
 
     def chime_in(self, now: datetime) -> float | None:
-        """Return the seconds to the next chime, once, shortly before it; else None."""
+        """Return the seconds to the next chime, once and shortly before it; else None."""
         if self._announced >= len(CHIMES):
             return None
         left = CHIMES[self._announced] - self._since(now)
@@ -74,7 +75,7 @@ class TimerAlarm:
         return max(0.0, left)
 
     def speaks(self, now: datetime) -> bool:
-        """Return True once after each chime: it is time for the sentence."""
+        """Return True once after each chime, when its sentence is due."""
         if self._spoken >= self._announced:
             return False
         if self._since(now) < CHIMES[self._spoken] + SPOKEN_AFTER:
@@ -83,7 +84,7 @@ class TimerAlarm:
         return True
 
     def wait(self, now: datetime) -> float:
-        """Return the seconds until something of this is due."""
+        """Return the seconds until a chime or a sentence is due."""
         since = self._since(now)
         times = [LONGEST_SECONDS]
         if self._announced < len(CHIMES):
@@ -97,7 +98,7 @@ class TimerAlarm:
 
 
 def ring_due(entries: Entries, now: datetime) -> tuple[Entries, list[tuple[Entry, timedelta]]]:
-    """Return the entries with what is due marked as missed, and what is due with its delay.
+    """Return the entries with due ones marked as missed, and the due ones with their delays.
 
     They are marked before they ring, so that they are in the list whatever happens.
     """

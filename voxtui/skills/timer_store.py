@@ -1,4 +1,4 @@
-"""The files of timers and reminders, shared by every voxtui of this user."""
+"""The files of timers and reminders, which all processes of this user share."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 LARGEST_FILE = 1 << 20
-"""Bytes of a file of timers or reminders."""
+"""Maximum bytes of a file of timers or reminders."""
 
 MOST_ENTRIES = 100
-"""Largest number of timers, and of reminders."""
+"""Maximum number of timers, and of reminders."""
 
 LONGEST_LENGTH = 100 * 86_400
-"""Seconds of a timer. A file that somebody edited may hold any number."""
+"""Maximum seconds of a timer. A file that somebody edited may hold any number."""
 
 EARLIEST_YEAR, LATEST_YEAR = 1971, 9998
-"""In other years a time zone has no local time for some moments."""
+"""Range of years in which every moment has a local time in each time zone."""
 
 POLL_SECONDS = 0.005
-"""Interval of attempts at a lock that another process holds, for as long as a file is written."""
+"""Interval of attempts at a lock, which another process holds only while it writes a file."""
 
 _SHOWN = "^[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]*$"
-"""Names without control characters, or those that reorder what is shown."""
+"""Matches names without control characters and characters that reorder text."""
 
 _Time = Annotated[datetime, msgspec.Meta(tz=True)]
 _Name = Annotated[str, msgspec.Meta(max_length=200, pattern=_SHOWN)]
@@ -45,14 +45,14 @@ class Timer(msgspec.Struct, frozen=True, omit_defaults=True):
     """A timer, running or paused."""
 
     seconds: float
-    """the length of the timer when it was set"""
+    """the length of the timer when it was set, in seconds"""
     ends: _Time | None = None
-    """the moment at which it rings; None: it is paused"""
+    """the time at which it rings, or None while it is paused"""
     left: float = 0.0
-    """seconds left while it is paused"""
+    """the seconds left while it is paused"""
     name: _Name = ""
     missed: bool = False
-    """it is due, and nobody has stopped it"""
+    """whether it was due and nobody stopped it"""
 
     def __post_init__(self) -> None:
         if not 0 < self.seconds <= LONGEST_LENGTH or not 0 <= self.left <= LONGEST_LENGTH:
@@ -72,12 +72,12 @@ class Timer(msgspec.Struct, frozen=True, omit_defaults=True):
         return replace(self, ends=until, missed=False)
 
     def remaining(self, now: datetime) -> float:
-        """Return seconds left at `now` (aware)."""
+        """Return the seconds left at `now` (aware)."""
         return self.left if self.ends is None else (self.ends - now).total_seconds()
 
 
 class Reminder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A reminder, or an alarm if it is about nothing."""
+    """A reminder, or an alarm if it has no subject."""
 
     at: _Time
     about: _Name = ""
@@ -119,7 +119,7 @@ class Entries:
         return min((e.due for e in self.all if e.due is not None and not e.missed), default=None)
 
     def countdowns(self, ringing: Sequence[Entry] = ()) -> tuple[Countdown, ...]:
-        """Return what is set, the next one first. Some of it is `ringing`."""
+        """Return the countdowns of all entries, the next one first, some of them `ringing`."""
         shown = [
             Countdown(
                 entry.title,
@@ -158,7 +158,7 @@ class TimerStore:
 
     @contextmanager
     def changing(self) -> Generator[Change]:
-        """Yield the entries to be changed, and write what was changed at the end.
+        """Yield the entries to be changed, and write the changes at the end.
 
         Other processes wait meanwhile. Raises InputError.
         """
@@ -179,9 +179,9 @@ class TimerStore:
         return _stat(self._timers), _stat(self._reminders)
 
     def try_to_ring(self) -> BaseFileLock | None:
-        """Make this process the one that rings. Return its lock; None: another process rings.
+        """Make this process the one that rings. Return its lock, or None if another process rings.
 
-        Releasing it gives the right back. Raises InputError.
+        Releasing the lock gives the right back. Raises InputError.
         """
         from filelock import Timeout
 
@@ -206,7 +206,7 @@ def _read(path: Path, kind: type[list[T]]) -> list[T]:
         return []
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: is damaged ({error}).", "Repair or delete it.") from error
 
 
@@ -219,7 +219,7 @@ def _write(path: Path, entries: object) -> None:
 
 
 def _acquire(path: Path, timeout_s: float) -> BaseFileLock:
-    """Return a lock that this process holds. Negative `timeout_s`: wait as long as it takes."""
+    """Return a lock that this process holds. A negative `timeout_s` waits without limit."""
     # Imported here, because the first frame of the screen would wait for it.
     from filelock import FileLock, Timeout
 

@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -88,6 +89,14 @@ class Exchange(msgspec.Struct, frozen=True):
     answered_by: str = ""
 
 
+_Time = Annotated[float, msgspec.Meta(ge=0, lt=250e9)]
+"""Seconds since 1970, before the year 9900."""
+
+_SummaryRow = tuple[int, str, _Time, int]
+_ExchangeRow = tuple[int, str, str, str, int, _Time, str]
+"""What SQLite, which keeps any value in any column, must have read from a file of ours."""
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """A stored conversation, without its words."""
@@ -132,6 +141,7 @@ class Conversations:
         """Return up to `most` newest conversations in which each of `words` begins a word."""
         if self._is_empty:
             return []
+        words = strip_control_characters(words)
         conditions, arguments = ["deleted IS NULL"], list[object]()
         for word in words.split():
             conditions.append(
@@ -145,7 +155,8 @@ class Conversations:
             " ORDER BY changed DESC, id DESC LIMIT ?"
         )
         with self._opened() as database:
-            return [Summary(*row) for row in database.execute(found, (*arguments, most))]
+            rows = database.execute(found, (*arguments, most)).fetchall()
+            return [Summary(*row) for row in msgspec.convert(rows, list[_SummaryRow])]
 
     def count(self) -> int:
         if self._is_empty:
@@ -161,7 +172,8 @@ class Conversations:
                 f" WHERE {OWN} AND EXISTS (SELECT 1 FROM conversation WHERE id = ?1"
                 " AND deleted IS NULL) ORDER BY id"
             )
-            rows = database.execute(query, (conversation,)).fetchall()
+            found = database.execute(query, (conversation,)).fetchall()
+            rows = msgspec.convert(found, list[_ExchangeRow])
         if not rows:
             raise InputError(f"There is no conversation {conversation}.", "voxtui history")
         return {
@@ -292,6 +304,10 @@ class Conversations:
                     database.execute("COMMIT")
         except sqlite3.Error as error:
             raise InputError(f"{self.file}: {_reason(error)}") from error
+        except (UnicodeDecodeError, msgspec.ValidationError) as error:
+            raise InputError(f"{self.file}: {REASONS['SQLITE_CORRUPT']}") from error
+        except OverflowError as error:
+            raise InputError("There is no such conversation.", "voxtui history") from error
         except OSError as error:
             raise InputError(f"{self.file}: {error.strerror or error}.") from error
 
@@ -360,7 +376,8 @@ def _add(database: sqlite3.Connection, conversation: int, exchange: Exchange) ->
 def _describe(database: sqlite3.Connection, conversation: int) -> None:
     """Set the number of turns and, unless the user did, the title. Delete an empty conversation."""
     own = f"FROM exchange WHERE {OWN} AND NOT attached"
-    first = database.execute(f"SELECT you {own} ORDER BY id LIMIT 1", (conversation,)).fetchone()
+    query = f"SELECT CAST(you AS TEXT) {own} ORDER BY id LIMIT 1"
+    first = database.execute(query, (conversation,)).fetchone()
     database.execute(
         f"UPDATE conversation SET turns = (SELECT COUNT(*) {own}),"
         " title = CASE named WHEN 1 THEN title ELSE ?2 END WHERE id = ?1",

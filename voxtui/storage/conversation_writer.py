@@ -108,7 +108,7 @@ class ConversationWriter:
                 complained = complained or self._complain(error)
 
     def _complain(self, error: InputError) -> bool:
-        self._tell(f"This conversation is not kept. {error}")
+        self._tell(f"This conversation is not stored. {error}")
         return True
 
     def _update(

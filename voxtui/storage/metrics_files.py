@@ -109,7 +109,7 @@ def read(folder: Path) -> Past:
         for text in filter(bytes.strip, content.splitlines()):
             try:
                 lines.append(decoder.decode(text))
-            except (msgspec.MsgspecError, ValueError):
+            except (msgspec.MsgspecError, ValueError, RecursionError):
                 damaged += 1
     return Past(sorted(lines, key=lambda line: line.at), damaged)
 

@@ -1,21 +1,24 @@
-"""A calendar file (ICS), which is read and never written."""
+"""Read a calendar file (ICS). It is never written."""
 
 from __future__ import annotations
 
+import sys
 from datetime import date, datetime, timedelta
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from threading import Event as Flag
+from typing import Literal
 
 import msgspec
 
 from voxtui.dialogue.tool_interface import Tool, ToolResult
-from voxtui.errors import InputError, how_to_install, one_line
-from voxtui.settings.files import read_file
-from voxtui.tools.words import plain, request, tool
+from voxtui.errors import InputError
+from voxtui.tools import calendar_file
+from voxtui.tools.words import output_of, plain, request, tool
 
-FILE_BYTES = 10_000_000
 MOST_EVENTS = 6
+"""events that are read aloud"""
+
+READING_SECONDS = 10
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
@@ -34,10 +37,10 @@ def calendar_tool(path: Path) -> Tool:
     schema = {"type": "object", "properties": {"when": {"enum": days}}, "required": ["when"]}
     return tool(
         "calendar",
-        lambda arguments, cancelled: _read(path, arguments, datetime.now()),
+        lambda arguments, cancelled: _read(path, arguments, datetime.now(), cancelled),
         query_in,
         schema=msgspec.json.encode(schema).decode(),
-        timeout_s=10,
+        timeout_s=READING_SECONDS + 1,
     )
 
 
@@ -50,7 +53,7 @@ def query_in(words: str) -> str | None:
 
 
 def span(when: Day, now: datetime) -> tuple[date, date]:
-    """Return the first day that is meant, and the day after the last one."""
+    """Return the first day that `when` means, and the day after the last one."""
     today = now.date()
     monday = today - timedelta(days=today.weekday())
     match when:
@@ -69,10 +72,10 @@ def span(when: Day, now: datetime) -> tuple[date, date]:
     return first, first + timedelta(days=days)
 
 
-def _read(path: Path, arguments: str, now: datetime) -> ToolResult:
+def _read(path: Path, arguments: str, now: datetime, cancelled: Flag) -> ToolResult:
     when = msgspec.json.decode(arguments, type=Query).when
     first, after = span(when, now)
-    events = _events(path, first, after)
+    events = _events(path, first, after, cancelled)
     named = when.capitalize() if when in DAYS else when
     named = f"on {named}" if when in DAYS else named
     if not events:
@@ -91,24 +94,22 @@ def _said(start: date, title: str, alone: bool) -> str:
     return f"{day}all day, {title}"
 
 
-def _events(path: Path, first: date, after: date) -> list[tuple[date, str]]:
-    """Return the events between two days by their start, local time. Raises InputError."""
+def _events(path: Path, first: date, after: date, cancelled: Flag) -> list[tuple[date, str]]:
+    """Return the events between two days by their start, local time. Raises InputError.
+
+    Another process reads the file, because a rule of a calendar may have no end, and a thread that
+    looks for one could not be ended.
+    """
+    command = [sys.executable, "-P", "-W", "ignore", "-m", calendar_file.__name__]
+    output = output_of([*command, str(path), str(first), str(after)], READING_SECONDS, cancelled,
+                       calendar_file.MOST_BYTES)  # fmt: skip
     try:
-        icalendar: Any = import_module("icalendar")
-        recurring: Any = import_module("recurring_ical_events")
-    except ImportError as error:
-        raise InputError("The calendar needs icalendar.", how_to_install("calendar")) from error
-    try:
-        text = read_file(path, FILE_BYTES)
-        found: list[Any] = recurring.of(icalendar.Calendar.from_ical(text)).between(first, after)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
-    except Exception as error:  # each library of a file format raises its own
-        raise InputError(f"{path}: is not a calendar that can be read.") from error
-    events: list[tuple[date, str]] = []
-    for event in found:
-        start = event["DTSTART"].dt
-        if isinstance(start, datetime) and start.tzinfo is not None:
-            start = start.astimezone().replace(tzinfo=None)
-        events.append((start, one_line(str(event.get("SUMMARY", "without a title")))[:200]))
-    return sorted(events, key=lambda event: event[0].isoformat())
+        answer = msgspec.json.decode(output, type=calendar_file.Answer)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{path}: {calendar_file.UNREADABLE}") from error
+    if answer.problem:
+        raise InputError(answer.problem, answer.hint)
+    return [
+        ((datetime if "T" in start else date).fromisoformat(start), title)
+        for start, title in answer.events
+    ]

@@ -10,7 +10,7 @@ from voxtui.terminal.text_input import clipboard_text
 from voxtui.tools.words import tool, without_arguments
 
 READ_ALOUD = 300
-"""characters that are read aloud as they are; the brain words a longer text"""
+"""Maximum characters that are read aloud unchanged; the brain words a longer text."""
 
 
 def clipboard_tool() -> Tool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from voxtui.dialogue.tool_interface import Tool
-from voxtui.settings.paths import notes_file
+from voxtui.settings.paths import notes_file, user_path
 from voxtui.settings.schema import Config, ToolsConfig
 from voxtui.tools.clipboard import clipboard_tool
 from voxtui.tools.machine import machine_tools
@@ -30,12 +29,12 @@ def build_tools(config: ToolsConfig) -> tuple[Tool, ...]:
     if config.calendar_file:
         from voxtui.tools.calendar import calendar_tool
 
-        tools.append(calendar_tool(Path(config.calendar_file).expanduser()))
+        tools.append(calendar_tool(user_path(config.calendar_file)))
     return _shared(tools, config)
 
 
 def build_server_tools(config: Config) -> tuple[tuple[Tool, ...], McpServers]:
-    """Return the tools of MCP servers that the user has allowed, and what calls them.
+    """Return the allowed tools of MCP servers, and the connections that call them.
 
     Reads one file; starts no server. Raises InputError.
     """

@@ -1,4 +1,4 @@
-"""Fixed read-only questions to this machine: disk, memory, battery, uptime, git."""
+"""Fixed read-only queries of this machine: disk, memory, battery, uptime, git."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def disk() -> ToolResult:
     try:
         usage = shutil.disk_usage(Path.home())
     except OSError as error:
-        raise InputError(f"The disk cannot be looked at: {error.strerror}.") from error
+        raise InputError(f"The disk cannot be read: {error.strerror}.") from error
     share = usage.free / usage.total
     said = f"{_gigabytes(usage.free)} of {_gigabytes(usage.total)} are free, {share:.0%}."
     return ToolResult(said, said)
@@ -84,7 +84,7 @@ def uptime() -> ToolResult:
 def git_status(cancelled: Flag) -> ToolResult:
     """Count the changes of the repository in the current folder.
 
-    A repository may name programs that git would run; `core.fsmonitor` is the one of `status`.
+    A repository may name programs that git would run; `status` would run `core.fsmonitor`.
     """
     command = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-C",
                os.getcwd(), "status", "--porcelain=v1", "--branch",
@@ -95,7 +95,7 @@ def git_status(cancelled: Flag) -> ToolResult:
     new = sum(line.startswith("??") for line in changes)
     changed = len(changes) - new
     if not changes:
-        said = f"Nothing is uncommitted on {branch}."
+        said = f"There are no uncommitted changes on {branch}."
     else:
         parts = [f"{count} {kind}" for count, kind in ((changed, "changed"), (new, "new")) if count]
         files = "file" if len(changes) == 1 else "files"

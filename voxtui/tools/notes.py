@@ -1,4 +1,4 @@
-"""Notes: a Markdown file, a line a note, which the user may edit."""
+"""Notes: a Markdown file with a line per note, which the user may edit."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from voxtui.settings.files import open_regular, read_file
 from voxtui.skills.rules.normalise import strip_courtesy
 from voxtui.tools.words import LONGEST_REQUEST, request, tool
 
-FILE_BYTES = 200_000
+FILE_BYTES = 2_000_000
 LONGEST_NOTE = 500
 READ_ALOUD = 5
-"""notes that are read aloud at once, the newest ones"""
+"""Number of newest notes that are read aloud."""
 
 HEAD = "# Notes of voxtui. One a line; edit them as you like.\n\n"
 
@@ -48,32 +48,35 @@ class Query(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def note_in(words: str) -> str | None:
-    """Return the call that `remember that …` asks for, else None. Only an order is one."""
+    """Return the arguments of `remember that …`, or None if it is not an order."""
     words = re.sub(r"(?i),? (?:would|could|will|can) you\?\s*$", "", one_line(words))
     if len(words) > LONGEST_REQUEST:
         return None
-    for lead, order in _orders(words.replace("’", "'")):
+    for lead, order, is_reported in _orders(words.replace("’", "'")):
         if order.endswith("?") and not re.match(r"(?i)(?:could|would|will|can) you ", order):
             continue
         text = strip_courtesy(order.rstrip(" .!?").replace("'d like", " would like"))
         found = request("remember", re.sub(r"^(\w+(?: vox)?), ", r"\1 ", text, flags=re.IGNORECASE))
-        note = found.get("text", lead).strip(" ,") if found is not None else ""
+        if found is None or (is_reported and "text" in found):
+            continue
+        note = found.get("text", lead).strip(" ,")
         if note and not _NO_NOTE.fullmatch(note):
             return msgspec.json.encode(Note(note)).decode()
     return None
 
 
-def _orders(words: str) -> Iterator[tuple[str, str]]:
-    """Yield what may be an order, at the end of `words`, and what led to it."""
-    yield "", words
+def _orders(words: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield the words before a possible order at the end of `words`, that order, and a flag.
+
+    True: those words report what somebody said, so that the order may be his.
+    """
+    yield "", words, False
     for end in re.finditer(r"[.!?:;] +|,? so |, ", words):
         lead, order = words[: end.start()], words[end.end() :]
         is_report, is_polite = _REPORT.search(lead), _POLITE.match(order)
         is_sentence = not end[0].startswith((",", " ")) or "so" in end[0]
-        if _FILLERS.fullmatch(lead) or (
-            (is_sentence or is_polite) if not is_report else (is_sentence and is_polite)
-        ):
-            yield _FILLERS.sub("", lead, count=1), order
+        if _FILLERS.fullmatch(lead) or is_polite or (is_sentence and not is_report):
+            yield _FILLERS.sub("", lead, count=1), order, bool(is_report and not is_sentence)
 
 
 def query_in(words: str) -> str | None:
@@ -85,7 +88,7 @@ def query_in(words: str) -> str | None:
 
 
 class Notes:
-    """The file of the notes. It is made by the first note."""
+    """The file of the notes. The first note creates it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -108,9 +111,12 @@ class Notes:
             return ToolResult("", "That is in your notes already.")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            opened = open_regular(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            opened = open_regular(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             try:
-                head = "" if os.fstat(opened).st_size else HEAD
+                size = os.fstat(opened).st_size
+                # An editor may have left the last line without its end.
+                unended = size and os.pread(opened, 1, size - 1) != b"\n"
+                head = "\n" if unended else "" if size else HEAD
                 os.write(opened, f"{head}- {note}\n".encode())
             finally:
                 os.close(opened)
@@ -131,11 +137,14 @@ class Notes:
     def lines(self) -> list[str]:
         """Return the notes, oldest first. Raises InputError."""
         try:
-            text = read_file(self.path, FILE_BYTES).decode(errors="replace")
+            data = read_file(self.path, FILE_BYTES + 1)
         except FileNotFoundError:
             return []
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read: {error.strerror}.") from error
-        lines = (one_line(line).lstrip("-* ").strip() for line in text.splitlines()
+        if len(data) > FILE_BYTES:
+            raise InputError(f"{self.path}: is larger than {FILE_BYTES // 10**6} MB.")
+        lines = (re.sub(r"^[-*] ", "", one_line(line)).strip()
+                 for line in data.decode(errors="replace").splitlines()
                  if not line.startswith("#"))  # fmt: skip
         return [line for line in lines if line]

@@ -1,4 +1,4 @@
-"""The user's own commands: a sentence, typed arguments, and an argument list."""
+"""The user's own commands: a sentence, typed arguments, and a program to run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from voxtui.settings.schema import ToolCommand
 from voxtui.tools.words import COMMON_WORDS, output_of, pattern, plain, stem
 
 TEXT = r"^[^\s-][^\x00]{0,99}$"
-"""A text argument. It does not begin with `-`, so that no program takes it for an option."""
+"""Matches a text argument. It does not begin with `-`, so that no program reads it as an option."""
 
 READ_ALOUD = 300
-"""characters of an output that is spoken as it is; the brain words a longer one"""
+"""Maximum characters of an output that is spoken unchanged; the brain words a longer one."""
 
 DONE = ToolResult("", "Done.")
 
@@ -27,11 +27,11 @@ _ORDER = (
     rf"^(?!\W*{pattern('report')})(?!\W*{pattern('filler')}(?:was|were|did|does|has|had|have|who|why"
     r"|how|what|when|where|which|should|shall|is|are|am|don't|do|never|if)\b)"
 )
-"""No report, question or negation, none of which is an order."""
+"""Matches at the beginning of words that are no report, question or negation."""
 
 
 def command_tool(command: ToolCommand) -> Tool:
-    """Return the tool of a command. Its key is asked for unless `ask` is false."""
+    """Return the tool of a command. It needs a key unless `ask` is false."""
     values = tuple(_samples(command, place) for place in (0, -1))
     examples = dict.fromkeys(
         (_filled(command.sentence, sample), json.dumps(sample)) for sample in values
@@ -55,20 +55,20 @@ def command_tool(command: ToolCommand) -> Tool:
 
 
 def _forms(word: str) -> str:
-    """Return a pattern for a word of the sentence as it may be heard: `back up` for `backup`."""
+    """Return a pattern for a word as it may be recognised, such as `back up` for `backup`."""
     if word == "percent":
         return "percent|%"
     return re.sub(r"(?<=\w)(up|down|off|out)(?=s\?)", r" ?\1", stem(word))
 
 
 def _kind(command: ToolCommand, name: str) -> tuple[str, ...]:
-    """Return the choices of an argument; empty: a whole number or a text."""
+    """Return the choices of an argument; empty for a whole number or a text."""
     kind = command.arguments[name]
     return () if isinstance(kind, str) else kind
 
 
 def _arguments(command: ToolCommand) -> Any:
-    """Return the type of the arguments, which checks them and describes them to a model."""
+    """Return the type of the arguments, which validates them and describes them to a model."""
 
     def kind(name: str) -> Any:
         if choices := _kind(command, name):
@@ -99,7 +99,7 @@ def _filled(sentence: str, values: Mapping[str, Any]) -> str:
 
 
 def _match(command: ToolCommand, words: str) -> str | None:
-    """Return the arguments if `words` are the command's sentence, in any of its values."""
+    """Return the arguments if `words` are the command's sentence with any of its values."""
     pieces = re.split(r"\{(\w+)\}", plain(command.sentence))
     pattern = ""
     for place, piece in enumerate(pieces):

@@ -1,11 +1,15 @@
-"""What the rules of the tools share: requests as patterns, and the words of a call."""
+"""Helpers of the tools' rules: requests as patterns, and the words of a call."""
 
 from __future__ import annotations
 
+import os
 import re
+import select
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any
@@ -16,7 +20,7 @@ from voxtui.skills.rules.forms import compile_forms, expand, read_tables
 from voxtui.skills.rules.normalise import normalise, strip_courtesy
 
 LONGEST_REQUEST = 300
-"""characters; rules ignore a longer text"""
+"""Maximum characters of a request; rules ignore a longer text."""
 
 COMMON_WORDS = frozenset(
     re.findall(
@@ -25,7 +29,7 @@ COMMON_WORDS = frozenset(
         " with please my all put make run show go",
     )
 )
-"""Words that do not say which tool is meant."""
+"""Words that do not identify a tool."""
 
 _TABLES = read_tables(Path(__file__).with_name("requests.toml"))
 _PARTS = _TABLES.pop("parts")
@@ -49,7 +53,7 @@ def tool(name: str, run: Run, rule: Callable[[str], str | None], **fields: Any) 
 
 
 def request(name: str, words: str) -> Mapping[str, str] | None:
-    """Return the groups of a form of the tool `name` that is all of `words`; None: none is."""
+    """Return the groups of a form of the tool `name` that matches all of `words`, or None."""
     found = next(filter(None, (form.fullmatch(words) for form in _FORMS[name])), None)
     return found and found.groupdict("")
 
@@ -69,8 +73,10 @@ def stem(word: str) -> str:
     return re.escape(word.removesuffix("s")) + r"s?\b"
 
 
-def output_of(command: Sequence[str], seconds: float, cancelled: Flag) -> str:
-    """Run an argument list without a shell, and return the first 4 kB that it prints.
+def output_of(
+    command: Sequence[str], seconds: float, cancelled: Flag, most: int = OUTPUT_BYTES
+) -> str:
+    """Run a command without a shell, and return the first `most` bytes of its output.
 
     Ends it after `seconds`, or once `cancelled` is set. Raises InputError.
     """
@@ -87,31 +93,45 @@ def output_of(command: Sequence[str], seconds: float, cancelled: Flag) -> str:
         raise InputError(f"{name} cannot be run: {error.strerror}.") from error
     with process:
         try:
-            output = _read(process, time.monotonic() + seconds, cancelled)
-        finally:
-            process.kill()
+            output, cut = _read(process, time.monotonic() + seconds, cancelled, most)
+        except InputError:
+            _kill_group(process)
+            raise
+        if cut:  # it may print for ever
+            _kill_group(process)
     if process.returncode > 0:
         raise InputError(f"{name} failed with exit code {process.returncode}. {output[:200]}")
+    if process.returncode < 0 and not cut:
+        raise InputError(f"{name} was ended by signal {-process.returncode}. {output[:200]}")
     return output
 
 
-def _read(process: subprocess.Popen[bytes], until: float, cancelled: Flag) -> str:
-    """Return what `process` prints until it ends or has printed enough. Raises InputError."""
-    import os
-    import select
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill `process`, which was not waited for, and what it started."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
+
+def _read(
+    process: subprocess.Popen[bytes], until: float, cancelled: Flag, most: int
+) -> tuple[str, bool]:
+    """Return what `process` prints until it ends, or has printed enough, and then True.
+
+    What it left running may hold its output open; that is not waited for. Raises InputError.
+    """
     assert process.stdout is not None
-    descriptor, output = process.stdout.fileno(), b""
-    while len(output) < OUTPUT_BYTES:
+    descriptor, output, is_open = process.stdout.fileno(), b"", True
+    while len(output) < most:
         if cancelled.is_set() or time.monotonic() > until:
             raise InputError("The command took too long and was ended.")
-        if select.select([descriptor], [], [], TICK_SECONDS)[0]:
-            if not (piece := os.read(descriptor, OUTPUT_BYTES)):
-                break
+        ended = process.poll() is not None
+        if is_open and select.select([descriptor], [], [], 0 if ended else TICK_SECONDS)[0]:
+            piece = os.read(descriptor, OUTPUT_BYTES)
+            is_open = bool(piece)
             output += piece
-    else:
-        process.kill()  # it may print for ever
-    while process.poll() is None:
-        if cancelled.wait(TICK_SECONDS) or time.monotonic() > until:
-            raise InputError("The command took too long and was ended.")
-    return strip_control_characters(output[:OUTPUT_BYTES].decode(errors="replace")).strip()
+        elif ended:
+            break
+        elif not is_open:
+            cancelled.wait(TICK_SECONDS)
+    text = strip_control_characters(output[:most].decode(errors="replace")).strip()
+    return text, len(output) >= most

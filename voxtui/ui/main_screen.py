@@ -65,7 +65,7 @@ class MainScreen(PromptScreen):
         self.talk.follow()
 
     def _note_queued(self, text: str) -> None:
-        self.notify(f"Kept until the models are loaded: “{text}”")
+        self.notify(f"To be sent when the models are loaded: “{text}”")
 
     @work(group="paste")
     async def action_paste(self) -> None:

@@ -1,8 +1,8 @@
 """The chat model of the embedded brain: llama.cpp in a process of its own, and its prompts.
 
 llama.cpp holds the interpreter's lock while it loads. In this process that would be six seconds in
-which no key is answered and no sound captured. In its own process a crash, such as running out of
-memory, costs one turn. The model file is the user's choice, so the process gets no secrets.
+which no key is answered and no sound is captured. In a process of its own a crash, such as running
+out of memory, costs one turn. The model file is the user's choice, so the process gets no secrets.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from multiprocessing.connection import Connection
 from voxtui.brains.embedded.chat_server import serve
 serve(Connection(int(sys.argv[1])))
 """
-"""Code of the process. The `multiprocessing` module is not used to start it, because it starts a
-second process to watch the first, with the standard error of a screen that has none."""
+"""Code of the process. It is not started by the `multiprocessing` module, because that starts a
+second process to watch the first one, with the screen's standard error."""
 
 SOCKET = "chat.sock"
 
@@ -46,16 +46,17 @@ ENVIRONMENT = frozenset(
     ("DYLD_LIBRARY_PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "TMPDIR")
 )
 ENVIRONMENT_PREFIXES = ("GGML_", "GOMP_", "LC_", "OMP_")
-"""Variables that the process gets. Any other one, such as VOXTUI_API_KEY, may be a secret."""
+"""Prefixes of variables that the process gets. Any other one, such as VOXTUI_API_KEY, may be
+secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
     """The first message to the process: load the file `path`, then bring `prefix` into the cache.
 
-    `prefix` is what all prompts begin with; `prefix_directory` keeps its state for the next start.
-    `grammar` (GBNF) is what all replies keep to; empty: any text.
-    `batch`: tokens evaluated at once; 0: as many as fit the time that a cancel may take.
+    All prompts begin with `prefix`; `prefix_directory` stores its state for the next start.
+    `grammar` (GBNF) limits all replies, unless it is empty. `batch` is the number of tokens that
+    are evaluated at once; 0 for as many as a cancel may wait for.
     """
 
     path: Path
@@ -65,7 +66,7 @@ class Setup:
     grammar: str = ""
     batch: int = 0
     tool_prefix: str = ""
-    """what all questions about tools begin with; empty: there are none"""
+    """the beginning of all questions about tools; empty without tools"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +77,11 @@ class ChatRequest:
     sampling: Sampling
     max_tokens: int
     ignore_end: bool = False
-    """the model does not end its reply"""
+    """whether the model must not end its reply"""
     json_schema: str = ""
-    """the JSON schema that the reply keeps to, instead of the grammar; empty: none"""
+    """the JSON schema of the reply, instead of the grammar; empty for none"""
     grammar: str | None = None
-    """the grammar of this reply; None: that of Setup"""
+    """the grammar of this reply; None for that of Setup"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +115,8 @@ class Signal(Enum):
 class Llama:
     """A chat model in a process of its own, from `load` to `close`.
 
-    Its KV cache is reused where a prompt begins like an earlier one. The arguments are those of
-    Setup. Not thread-safe: its methods belong to one thread at a time.
+    It reuses its KV cache for a prompt with the same beginning as an earlier one. The arguments are
+    those of Setup. Not thread-safe: one thread at a time may call its methods.
     """
 
     def __init__(
@@ -133,15 +134,14 @@ class Llama:
 
     @property
     def pid(self) -> int | None:
-        """The process's number; None while there is none."""
+        """The process id, or None while there is no process."""
         return self._process.pid if self._process is not None else None
 
     def load(self, path: Path, stop: Flag = NEVER, tool_prefix: str | None = None) -> None:
         """Start the process and wait until it has loaded `path` and evaluated both prefixes.
 
-        `tool_prefix`: see Setup; None: as before.
-
-        Raises ModelError, and Stopped within 0.1 s once `stop` is set.
+        `tool_prefix` is that of Setup; None keeps the present one. Raises ModelError, and Stopped
+        within 0.1 s once `stop` is set.
         """
         self._path = path
         if tool_prefix is not None:
@@ -184,7 +184,7 @@ class Llama:
 
     @contextmanager
     def _running(self) -> Generator[Connection]:
-        """Yield the pipe to the process, which is started again if it was lost."""
+        """Yield the pipe to the process, which is restarted if it was lost."""
         if self._path is None:
             raise ModelError("The chat model is not loaded.")
         if self._process is not None and self._process.poll() is not None:
@@ -214,13 +214,11 @@ class Llama:
         on_prefilled: Callable[[int, int], bool],
         on_token: Callable[[str], bool],
     ) -> bool:
-        """Do `request`.
+        """Run `request`; restart a lost process first. Return True if the reply reached its end.
 
-        `on_prefilled` is called around each batch of the prompt, with the tokens that are evaluated
-        and all of them; `on_token` with the text of each token. Once either returns True the model
-        stops; tokens that were sent before still arrive. Returns True at the end of the reply.
-        Loads again if the process was lost before.
-        Raises ModelError.
+        `on_prefilled` is called around each batch of the prompt, with the evaluated and all tokens;
+        `on_token` with the text of each token. Once either returns True the model stops; tokens
+        that were sent before still arrive. Raises ModelError.
         """
         stopped = False
         with self._running() as pipe:
@@ -266,11 +264,11 @@ def chatml(
     clock: str = "",
     opening: str = "",
 ) -> str:
-    """Return a ChatML prompt up to and including `words` of a user's turn that is still open.
+    """Return a ChatML prompt up to `words` of a user's turn that is still open.
 
-    A side of an exchange that is empty is left out. `clock` is the line before the words. It is
-    complete, so a line break follows it even before the first word. `opening` begins each reply,
-    also past ones, so that each prompt remains a prefix of the next.
+    Empty sides of an exchange are left out. `clock` is the line before the words. It is complete,
+    so a line break follows it even before the first word. `opening` begins each reply, also past
+    ones, so that each prompt remains a prefix of the next one.
     """
     turns = [f"<|im_start|>system\n{plain(instruction)}<|im_end|>\n"]
     for user, reply in exchanges:
@@ -288,5 +286,5 @@ ASK = "<|im_end|>\n<|im_start|>assistant\n"
 
 
 def plain(text: str) -> str:
-    """Return `text` without anything the tokenizer would read as a control token."""
+    """Return `text` without anything that the tokenizer would read as a control token."""
     return text.replace("<|", "< |").strip()

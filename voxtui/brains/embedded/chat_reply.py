@@ -1,4 +1,4 @@
-"""A reply of the chat model, which may be begun before it is requested, and continued later."""
+"""A reply of the chat model, which may begin before it is requested and be continued later."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class Work:
     started: float
     ended: float = inf
     complete: bool = False
-    """the whole prompt was evaluated"""
+    """whether the whole prompt was evaluated"""
 
 
 class ChatReply(Speculation[str]):
     """The reply to a request: the text of each token. `max_tokens` 0 only prefills the prompt.
 
-    `choice`: first the model is asked which tool to call; a call takes the place of the tokens.
-    `settled`, a beginning of the prompt, is evaluated at once, the rest only from `due_at` on.
-    The first token holds the opening of `form`, too.
+    With a `choice` the model is first asked which tool to call; a call replaces the tokens.
+    `settled`, a beginning of the prompt, is evaluated at once, the rest only from `due_at` on. The
+    first token includes the opening of `form`.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ChatReply(Speculation[str]):
         key = request.prompt, request.max_tokens, request.json_schema, asked
         super().__init__(key, cancelled, due_at=due_at)
         self.call: ToolCall | None = None
-        """the call that the model has chosen; only a turn may run it"""
+        """the call that the model has chosen, which only a turn may run"""
         self._choice = choice
         self._form = form
         self.prefilled_at: float | None = None
@@ -80,7 +80,7 @@ class ChatReply(Speculation[str]):
         self._works: list[Work] = []
 
     def follow(self, earlier: ChatReply) -> None:
-        """Count the work on `earlier` whose result this one uses."""
+        """Count the work on `earlier` whose result this reply uses."""
         prompt = self._request.prompt
         self._works = [work for work in earlier._works if prompt.startswith(work.prompt)]
 
@@ -117,7 +117,10 @@ class ChatReply(Speculation[str]):
             grammar = form.grammar(begun) if form.most and not ignore_end else None
             # Another seed, because the numbers of the first run have chosen the tokens so far.
             sampling = self._request.sampling
-            sampling = structs.replace(sampling, seed=sampling.seed + len(texts))
+            penalty = max(sampling.repetition_penalty, form.repetition_penalty)
+            sampling = structs.replace(
+                sampling, seed=sampling.seed + len(texts), repetition_penalty=penalty
+            )
             self._works.append(work := Work(prompt, time.monotonic()))
             try:
                 request = replace(
@@ -148,7 +151,7 @@ class ChatReply(Speculation[str]):
         return ended
 
     def _chosen(self, choice: ToolChoice, wanted: Callable[[], bool]) -> bool:
-        """Ask which tool to call. Return True if there is a call, or if it was interrupted."""
+        """Ask which tool to call. Return True if there is a call, or after an interruption."""
         texts: list[str] = []
 
         def on_prefilled(done: int, total: int) -> bool:

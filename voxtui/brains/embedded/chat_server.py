@@ -1,4 +1,4 @@
-"""The other side of the chat model's pipe: llama.cpp, in the process that `chat.Llama` starts."""
+"""The process at the other end of the chat model's pipe: llama.cpp, started by `Llama`."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from voxtui.brains.embedded.prefix_files import PrefixFile, prefix_file
 from voxtui.errors import ModelError, how_to_install
 
 CANCEL_SECONDS = 0.3
-"""Longest time for one batch of a prompt, because it is evaluated to its end after a cancel."""
+"""Maximum time for one batch of a prompt, because a cancel waits for its end."""
 
 BATCHES = (32, 16, 8)
-"""Numbers of tokens that may be evaluated at once, best first. The more, the less time each takes:
-a batch of 3, 26 ms; of 16, 17 ms; of 32, 15 ms; of 64, 14 ms (two cores)."""
+"""Numbers of tokens that may be evaluated at once, best first. A larger batch takes less time per
+token: 26 ms in a batch of 3, 17 ms of 16, 15 ms of 32, 14 ms of 64 (two cores)."""
 
 USUAL_BATCH = BATCHES[1]
 """The batch until the machine's speed is known."""
 
 SEQUENCES = 8
-"""Prompts with different instructions that the cache holds at the same time. llama.cpp aborts with
-more sequences than a batch has tokens."""
+"""Number of prompts with different instructions in the cache. llama.cpp aborts with more sequences
+than a batch has tokens."""
 
 OTHER_TOKENS = 4096
-"""Room in the cache for the sequences that are not in use: 62 MB with a model of 1.5 billion
-parameters. Without enough room, llama.cpp empties one of them."""
+"""Tokens of the cache for the sequences that are not in use: 62 MB with a model of 1.5 billion
+parameters. With too few, llama.cpp empties one of them."""
 
 END_OF_TURN = "<|im_end|>"
 
 CACHE_TYPE = "GGML_TYPE_Q8_0"
-"""Half the memory of a float cache, which is read for each token. With batches of 3 it also makes
-the reply independent of the pieces in which a prompt was evaluated."""
+"""Type of the cache, with half the memory of a float cache, which is read for each token. With
+batches of 3 it also makes the reply independent of the pieces in which a prompt was evaluated."""
 
 REUSED_RUN = 16
 """Minimum run of tokens for KV-cache shifting (`n_cache_reuse`). A long conversation drops its
@@ -58,7 +58,8 @@ shifting them takes no measurable time. It is used only then, because shifted en
 slightly from evaluated ones, and words of this turn may still change."""
 
 MODEL_COPIES = 2
-"""llama.cpp maps the file and may keep a second copy, arranged for the processor."""
+"""Copies of the model in memory: llama.cpp maps the file and may make a second copy, arranged for
+the processor."""
 
 OVERHEAD_BYTES = 3 * 1024**3
 """Address space for libraries, the cache and buffers."""
@@ -68,7 +69,7 @@ CORE_BYTES = 512 * 1024**2
 
 
 class Server(Protocol):
-    """The methods that are used of xllamacpp.Server."""
+    """The used methods of xllamacpp.Server."""
 
     def handle_completions(self, completion: dict[str, Any], take: Any) -> object: ...
 
@@ -100,23 +101,23 @@ def serve(pipe: Connection) -> None:
 
 
 class Sequences:
-    """Which sequence of the cache holds the prompts with which instruction.
+    """Assigns the sequences of the cache to instructions.
 
-    The prefixes are in the first ones. A new instruction gets a free sequence, or else the one that
-    was not used for longest.
+    The prefixes are in the first sequences. A new instruction gets a free one, or else the least
+    recently used one.
     """
 
     def __init__(self, prefix: str, most: int = SEQUENCES, tool_prefix: str = "") -> None:
         prefixes = filter(None, (prefix, tool_prefix))
         self._numbers = {_front(text): number for number, text in enumerate(prefixes)}
-        """the sequence of each instruction; the one used last comes last"""
+        """the sequence of each instruction, the last used one last"""
         self._pasts = [""] * most
 
     def choose(self, prompt: str) -> tuple[int, int]:
-        """Return the sequence for `prompt`, and the shortest run of tokens to shift in it.
+        """Return the sequence for `prompt`, and the minimum run of tokens to shift in it.
 
-        0: nothing is shifted, as nothing before the newest turn has changed, or as the sequence
-        held another instruction, which its entries have attended to.
+        A run of 0 shifts nothing: nothing before the newest turn has changed, or the sequence held
+        another instruction, to which its entries have attended.
         """
         front, past = _front(prompt), prompt.rpartition(USER)[0]
         number = self._numbers.pop(front, None)
@@ -148,7 +149,7 @@ def limit_memory(path: Path) -> None:
 def _ended_with(pipe: Connection) -> Generator[None, None, None]:
     """End this process once the other end of `pipe` is closed, even inside native code.
 
-    A message would end it too, but none is sent while the model loads.
+    A message would end it as well, but none is sent while the model loads.
     """
     flags = fcntl.fcntl(pipe, fcntl.F_GETFL)
     fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
@@ -162,7 +163,7 @@ def _ended_with(pipe: Connection) -> Generator[None, None, None]:
 
 
 def load(setup: Setup, batch: int = USUAL_BATCH) -> Server:
-    """Load a GGUF file. The server's socket is made in the current directory. Raises ModelError."""
+    """Load a GGUF file. The server's socket is in the current directory. Raises ModelError."""
     try:
         xllamacpp: Any = import_module("xllamacpp")
     except ImportError as error:
@@ -198,21 +199,22 @@ def load(setup: Setup, batch: int = USUAL_BATCH) -> Server:
 
 
 def known_batch(setup: Setup) -> int:
-    """Return the batch that an earlier start found, or the usual one."""
+    """Return the batch that an earlier start measured, or the usual one."""
     found = (batch for batch in BATCHES if (file := _file(setup, batch)) and file.exists)
     return next(found, USUAL_BATCH)
 
 
 def fitting_batch(token_seconds: float) -> int:
-    """Return the largest batch that ends in time after a cancel."""
+    """Return the largest batch that a cancel may wait for."""
     fitting = (batch for batch in BATCHES if batch * token_seconds <= CANCEL_SECONDS)
     return next(fitting, BATCHES[-1])
 
 
 def prepare(server: Server, setup: Setup, batch: int) -> None:
-    """Bring both prefixes into the cache: from a file, or by evaluating one and writing its file.
+    """Bring both prefixes into the cache: from a file, or by evaluation, which writes the file.
 
-    The time that the first takes decides the batch of the next start, which the files' names tell.
+    The time of the first one decides the batch of the next start, which is part of the files'
+    names.
     """
     for sequence, prefix in enumerate(filter(None, (setup.prefix, setup.tool_prefix))):
         fitting = _prepare_sequence(server, replace(setup, prefix=prefix), batch, sequence)
@@ -251,14 +253,15 @@ def answer(
     reused_run: int,
     grammar: str = "",
 ) -> None:
-    """Send the reply to `request` through `pipe`: a message per token, then how it ended."""
+    """Send the reply to `request` through `pipe`: a message per token, then the result."""
     last: list[Failure | Signal] = [Signal.STOPPED]
     reported = 0
 
     def report(choice: dict[str, Any], generated: int) -> None:
-        """Send a message per new token. The first ones of a character have no text.
+        """Send a message per new token. Bytes of an incomplete character have no text.
 
-        Those wait for the next event, because the token that ends the reply has no text either.
+        Their tokens wait for the next event, because the token that ends the reply has no text
+        either.
         """
         nonlocal reported
         text, finish = choice["text"], choice["finish_reason"]
@@ -327,10 +330,11 @@ def _refused(error: dict[str, Any]) -> Failure:
 
 
 def threads() -> int:
-    """Return how many cores the chat model may use.
+    """Return the number of cores for the chat model.
 
-    All but one, because the threads wait for each other many times per token, so one displaced
-    thread delays all. Both of two cores, because the second adds a third of the speed.
+    It is all but one, because the threads wait for each other many times per token, so one
+    displaced thread delays all. Of two cores it is both, because the second adds a third of the
+    speed.
     """
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,9 +1,9 @@
 """The embedded brain: a recogniser and a small chat model on the CPU that work during speech.
 
-While the user speaks, one thread transcribes the utterance so far again and again, and prefills
-the chat model's prompt with the words that are certain. When the words stop changing, or speech
-pauses, a reply is speculated. The words of the final, trimmed utterance decide: the speculation for
-exactly these words becomes the answer, any other one is dropped.
+While the user speaks, one thread repeatedly transcribes the utterance so far, and prefills the chat
+model's prompt with the words that are certain. When the words stop changing, or speech pauses, it
+speculates a reply. The words of the final, trimmed utterance decide: the speculation for exactly
+these words becomes the answer; any other one is dropped.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from voxtui.brains.reply_form import (
     SPEAKABLE,
     UNTOLD,
     ReplyForm,
+    as_read,
     is_untold,
     reply_form,
-    with_note,
 )
 from voxtui.brains.speculation import SpeculationThread
 from voxtui.dialogue.data import Token, ToolCall, UserTranscript, Utterance
@@ -59,28 +59,27 @@ from voxtui.settings.paths import user_folders
 from voxtui.settings.schema import AUTO, LANGUAGES, Config
 
 TYPING_PAUSE_SECONDS = 0.25
-"""A reply to a typed text is drafted once no key was pressed for this time."""
+"""Time without a key after which a reply to a typed text is drafted."""
 
 SENTENCE_ENDS = (".", "?", "!")
-"""A typed text that ends so is drafted at once, because Enter is the next key most of the time."""
+"""Ends of a typed text that is drafted at once, because Enter is usually the next key."""
 
 REST_SECONDS = 0.05
-"""Longest time that a pass of the recogniser waits for the chat model to rest. On a slow machine
-the batch of a prompt takes 0.4 s, and both at work slow each other down less than that."""
+"""Maximum time for which a pass of the recogniser waits for the chat model to pause. On a slow
+machine a batch of a prompt takes 0.4 s, and both at work slow each other down less than that."""
 
 WARM_UP_TOKENS = 2
-"""Tokens generated before the first turn: the second is the first that takes the usual way."""
+"""Tokens generated before the first turn, because only the second one takes the usual path."""
 
 PROMPT_TOKENS = 1600
-"""Room in the context for the instruction, the examples and an utterance of two minutes."""
+"""Tokens of the context for the instruction, the examples and an utterance of two minutes."""
 
 
 class EmbeddedBrain:
-    """Moonshine, or Whisper for another language than English, and a GGUF chat model.
+    """Moonshine, or Whisper for languages other than English, and a GGUF chat model.
 
-    Raises ModelError if the recogniser of the language is not here.
-
-    `fetches`: download the chat model at warm-up if it is missing. `notify` says which, and why.
+    Raises ModelError if the recogniser of the language is missing. If it `fetches`, it downloads a
+    missing chat model at warm-up; `notify` receives which one, and why.
     """
 
     name = "embedded"
@@ -149,7 +148,7 @@ class EmbeddedBrain:
         self._live.start()
 
     def _load(self, progress: Progress, prefix_of_tools: str) -> None:
-        """Load both models at once, because each keeps only one core busy most of the time."""
+        """Load both models at once, because each mostly occupies only one core."""
         import numpy as np
 
         unwanted = Flag()
@@ -259,7 +258,7 @@ class EmbeddedBrain:
             yield reply.call
 
     def _abandon(self) -> None:
-        """Drop the work on the reply."""
+        """Abandon the work on the reply."""
         self._ahead = None
         self._loaded().abandon_newest()
 
@@ -284,7 +283,7 @@ class EmbeddedBrain:
         self._recogniser.close()
 
     def _prepare(self, live: LiveUtterance, text: str, complete: bool) -> None:
-        """Work on the reply to `text`, or on its beginning. On the thread of the transcription."""
+        """Work on the reply to `text`, or to its beginning. Runs on the transcription's thread."""
         if name := live.options.name:
             text = after_name(text, name) or ""
             if not text:
@@ -357,8 +356,8 @@ class EmbeddedBrain:
         return chatml(front, said, words, options.clock, self._opening)
 
     def _complete(self, words: str, options: ReplyOptions) -> str:
-        """Return a user's complete words, with a note on the form where our instruction holds."""
-        return with_note(words) if self._has_form(options) else words
+        """Return a user's complete words as the model reads them if the instruction is ours."""
+        return as_read(words) if self._has_form(options) else words
 
     def _form(self, past: Past, words: str, options: ReplyOptions) -> ReplyForm:
         own = options.instruction
@@ -368,7 +367,8 @@ class EmbeddedBrain:
             return UNTOLD
         if not self._has_form(options):
             return FREE
-        return reply_form(words, [turn.user_text for turn in past if not turn.attached])
+        said = [turn.user_text for turn in past if not turn.attached]
+        return reply_form(words, said, past[-1].reply_text if past else "")
 
     def _has_form(self, options: ReplyOptions) -> bool:
         ours = self._examples and options.instruction is None and not options.json_schema

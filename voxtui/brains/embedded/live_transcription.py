@@ -1,4 +1,4 @@
-"""The words of an utterance while it is spoken, and its final words soon after the release."""
+"""Transcribe an utterance while it is spoken, and its final words soon after the release."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import ModelError
 
 PASS_SECONDS = 0.24
-"""New speech after which the utterance is transcribed again: two or three syllables."""
+"""Length of new speech after which the utterance is transcribed again: two or three syllables."""
 
 FIRST_PASS_SECONDS = 0.4
-"""Speech before the first pass: less rarely contains a complete word."""
+"""Length of speech before the first pass: less rarely contains a complete word."""
 
 
 class Recogniser(Protocol):
@@ -42,7 +42,7 @@ class PartialTranscript:
     """The words of one pass of the recogniser."""
 
     origin: Origin | None
-    """the frames that were transcribed"""
+    """the transcribed frames"""
     heard: Heard
     started_at: float
     ended_at: float
@@ -50,7 +50,7 @@ class PartialTranscript:
 
 @dataclass(slots=True)
 class LiveUtterance:
-    """An utterance while it is being spoken."""
+    """An utterance while the user speaks it."""
 
     past: Past
     recording: Recording
@@ -61,19 +61,19 @@ class LiveUtterance:
     partials: list[PartialTranscript] = field(default_factory=list[PartialTranscript])
     """the latest two transcripts"""
     transcribed_frames: int = 0
-    """frames that the latest pass covered"""
+    """the number of frames in the latest pass"""
     fixed: dict[tuple[int, int], Heard] = field(default_factory=dict[tuple[int, int], Heard])
-    """words of the stretches that can no longer change"""
+    """the words of stretches that can no longer change"""
     bug: BaseException | None = None
     """an unexpected exception (not a ModelError), raised again in `reply`"""
 
 
 class LiveTranscription:
-    """Transcribes the utterance so far again and again, on a thread of its own.
+    """Transcribes the utterance so far repeatedly, on a thread of its own.
 
-    `pause` is called before each pass and asks the chat model to rest, because two models at work
-    slow each other down. `on_partial(live, text, complete)` is called on the thread after a
-    pass. `complete` False: the last word may still grow, and the full stop after it is a guess.
+    `pause` is called before each pass and pauses the chat model, because two models at work slow
+    each other down. `on_partial(live, text, complete)` is called on the thread after a pass. If not
+    `complete`, the last word may still grow, and the full stop after it is a guess.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class LiveTranscription:
 
     @contextmanager
     def exclusively(self) -> Generator[None]:
-        """Start no pass in this block, because the next utterance may have begun."""
+        """Start no pass inside the context, because the next utterance may have begun."""
         with self._changed:
             self._changed.wait_for(lambda: not self._transcribing)
             self._transcribing = True
@@ -124,7 +124,7 @@ class LiveTranscription:
                 self._changed.notify_all()
 
     def stop(self) -> LiveUtterance | None:
-        """End and return the live utterance: it starts no pass and no chat request any more."""
+        """Stop the live utterance and return it. It starts no further pass or chat request."""
         with self._changed:
             live, self._live = self._live, None
             if live is not None:
@@ -143,9 +143,9 @@ class LiveTranscription:
         released: float,
         name: str = "",
     ) -> Heard:
-        """Transcribe `utterance`, unless a pass has covered exactly its frames already.
+        """Transcribe `utterance`, unless a pass has already covered exactly its frames.
 
-        `name`: see Moonshine.recognise.
+        `name` is that of Moonshine.recognise.
         """
         partials, fixed = (live.partials, live.fixed) if live is not None else ([], {})
         ready = [p for p in partials if p.origin is not None and p.origin == utterance.origin]

@@ -1,12 +1,12 @@
 """Files with the evaluated beginning of all prompts, which load in milliseconds.
 
 Evaluating the instruction and the examples takes several seconds on two cores. The file holds the
-state of llama.cpp's cache after them: only text of voxtui and of its configuration, and never a
-word of a conversation. It stays in the user's cache directory, with mode 0600.
+state of llama.cpp's cache after that: only text of voxtui and of its configuration, and never a
+word of a conversation. It is in the user's cache directory, with mode 0600.
 
-The name of a file is KEY-DIGEST.state. The key stands for everything that the state depends on.
-The digest is that of the content, so a file that is truncated or changed is never loaded. Native
-code parses these files.
+The name of a file is KEY-DIGEST.state. The key depends on everything that determines the state. The
+digest is that of the content, so a truncated or changed file is never loaded. Native code parses
+these files.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import Any
 from voxtui.brains.embedded.chat_process import SOCKET, Setup
 
 LARGEST_BYTES = 200 * 1000**2
-"""bytes of all files together; the oldest ones are deleted first"""
+"""Maximum bytes of all files; the oldest ones are deleted first."""
 
 TIMEOUT_SECONDS = 10.0
-"""seconds for the runtime to read or write a file of some megabytes"""
+"""Maximum seconds for the runtime to read or write a file of some megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class PrefixFile:
         return any(self.directory.glob(f"{self.key}-*.state"))
 
     def restore(self, sequence: int = 0) -> bool:
-        """Load the state into a sequence of the cache. Return whether that was possible."""
+        """Load the state into a sequence of the cache. Return True on success."""
         for path in self.directory.glob(f"{self.key}-*.state"):
             if _is_intact(path) and _ask("restore", path.name, sequence):
                 with suppress(OSError):
@@ -54,7 +54,7 @@ class PrefixFile:
         return False
 
     def save(self, sequence: int = 0) -> None:
-        """Write the state of a sequence. If that fails, the next start evaluates again."""
+        """Write the state of a sequence. After a failure the next start evaluates again."""
         partial = self.directory / f"{self.key}.{os.getpid()}.partial"
         try:
             os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
@@ -69,9 +69,9 @@ class PrefixFile:
 
 
 def prefix_file(setup: Setup, cache_format: object) -> PrefixFile | None:
-    """Return the file for the prefix of `setup`; None if there is no private directory for it.
+    """Return the file for the prefix of `setup`, or None without a private directory for it.
 
-    `cache_format`: whatever decides how the cache looks.
+    `cache_format` is everything that determines the layout of the cache.
     """
     directory = setup.prefix_directory
     if directory is None:
@@ -89,7 +89,7 @@ def prefix_file(setup: Setup, cache_format: object) -> PrefixFile | None:
 
 
 def remove_oldest(directory: Path) -> None:
-    """Delete the files that were not used for longest, until LARGEST_BYTES hold the others."""
+    """Delete the least recently used files, until the rest is at most LARGEST_BYTES."""
     files = sorted(_files(directory), reverse=True)
     total = 0
     for _, size, path in files:
@@ -107,7 +107,7 @@ def _files(directory: Path) -> Iterator[tuple[int, int, Path]]:
 
 
 def _is_intact(path: Path) -> bool:
-    """Return whether `path` is a private file of this user, with the content that it was named for.
+    """Return True if `path` is a private file of this user, with the content of its digest.
 
     Any other file is not parsed.
     """
@@ -130,7 +130,7 @@ def _digest(path: Path) -> str:
 
 
 def _ask(action: str, name: str, sequence: int) -> dict[str, Any]:
-    """Make the runtime save or restore its cache. Returns its answer; empty if it refused.
+    """Have the runtime save or restore its cache. Return its answer; empty if it refused.
 
     The runtime offers this only through its socket, which is in the current directory.
     """

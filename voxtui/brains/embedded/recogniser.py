@@ -1,8 +1,8 @@
 """The embedded recogniser: Moonshine tiny (English), from the weights inside its wheel.
 
-The decoder runs here, and not in the wheel's own runtime, for two reasons. Its probabilities tell
-speech that it knows from speech that it does not. And it follows several beginnings of a transcript
-(a beam), because the likeliest first word is not always part of the likeliest sentence.
+The decoder runs here, and not in the wheel's own runtime, for two reasons. Its probabilities
+distinguish known speech from unknown speech. And it follows several beginnings of a transcript (a
+beam), because the likeliest first word is not always part of the likeliest sentence.
 """
 
 from __future__ import annotations
@@ -25,64 +25,64 @@ from voxtui.errors import ForeignSpeech, ModelError, how_to_install
 from voxtui.onnx_runtime import import_onnxruntime
 
 LONG_SECONDS = 12.0
-"""A longer stretch is cut at its next pause, because the cost grows faster than its length."""
+"""Length of a stretch from which the next pause ends it: the cost grows faster than the length."""
 
 LONGEST_SECONDS = 28.0
-"""A stretch without any pause is cut here: the model was trained on less than 30 s."""
+"""Maximum length of a stretch without a pause: the model was trained on less than 30 s."""
 
 PAUSE_SECONDS = 0.25
-"""Shortest silence between two stretches of speech at which they may be cut."""
+"""Minimum silence between two stretches of speech."""
 
 SHORTEST = SAMPLE_RATE // 10
-"""Samples of a pass. The encoder's windows need 895."""
+"""Minimum samples of a pass. The encoder's windows need 895."""
 
 TOKENS_PER_SECOND = 6.5
-"""Most tokens of a pass per second of sound. A decoder that repeats itself ends there."""
+"""Maximum tokens of a pass per second of sound, which ends a decoder that repeats itself."""
 
 FOREIGN = -0.75
-"""Mean log-probability of the tokens of an utterance below which it is no English. The worst of 320
-clear English utterances has -0.65."""
+"""Mean log-probability of tokens below which an utterance is not English. The worst of 320 clear
+English utterances has -0.65."""
 
 LOOP, ENDLESS_LOOP, LOOP_CHARACTERS = 4.0, 2.4, 100
-"""How many times shorter zlib makes the text of a decoder that repeats itself, as it does on some
-foreign speech; such tokens are likely. A nursery rhyme reaches 3.4, but the decoder ends it.
-Shorter texts are not judged, because a person may say "no" ten times."""
+"""Compression ratios of zlib, and minimum length, of the text of a decoder that repeats itself; the
+second ratio is for a decoder that did not end. On some foreign speech such tokens are likely. A
+nursery rhyme reaches 3.4, but the decoder ends it. A person may say "no" ten times, so shorter
+texts are not judged."""
 
 FEWEST_TOKENS = 4
-"""An utterance with fewer is not refused, because single words are uncertain in any language."""
+"""Minimum tokens of a refused utterance, because single words are uncertain in any language."""
 
 DOUBTFUL = math.log(0.4)
-"""Log-probability of a word below which it is shown as doubtful."""
+"""Log-probability below which a word is shown as doubtful."""
 
 PUNCTUATION = frozenset((b"", b".", b",", b"?", b"!", b"-", b"'", b'"', b":", b";"))
-"""Tokens that count for no word."""
+"""Tokens that are not words."""
 
 START, END = 1, 2
 """The tokens before and after a transcript."""
 
 PAST, PRESENT, ENCODER = "past_key_values", "present", ".encoder."
-"""Parts of the names of the decoder's cache: as input, as output, and of the sound."""
+"""Parts of the names of the decoder's cache: for the input, for the output, and for the sound."""
 
 SPACE = "\u2581".encode()
-"""What a word's first token begins with."""
+"""The beginning of a word's first token."""
 
 BEAM = 5
-"""Most beginnings of a transcript that the decoder follows at the same time."""
+"""Maximum number of beginnings of a transcript that the decoder follows at the same time."""
 
 NAMED = -10.0
-"""Least log-probability of a name at the beginning of an utterance, to be taken for it."""
+"""Minimum log-probability with which the beginning of an utterance counts as the name."""
 
 MARGIN = 3.0
-"""A beginning is dropped if its log-probability is this much below the best one's. So clear speech
-is decoded at the cost of one beginning."""
+"""Distance from the best log-probability at which a beginning is dropped, so that clear speech is
+decoded at the cost of a single one."""
 
 CLOSE = 2.0
-"""Most by which a candidate's log-probability may be below the best one's. With 3 instead of 2 the
-same number of words was wrong in 66 recordings of people."""
+"""Maximum distance of a candidate's log-probability from the best one. With 3 instead of 2 the same
+number of words was wrong in 66 recordings of people."""
 
 LOUD, LOUD_PERCENTILE, MOST_GAIN = 0.5, 99.5, 20.0
-"""The level that the model hears at this percentile of the samples, and the most that a quiet
-utterance is amplified."""
+"""The level for the model at this percentile of the samples, and the maximum gain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,9 @@ class Beginning:
 
     tokens: tuple[int, ...] = ()
     log_probabilities: tuple[float, ...] = ()
-    """of each token after START"""
+    """the log-probability of each token after START"""
     score: float = 0.0
-    """their sum, with that of the end if it is complete"""
+    """the sum of these, including that of the end if it is complete"""
 
     def followed_by(self, token: int, log_probability: float) -> Beginning:
         return Beginning(
@@ -105,29 +105,29 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What the recogniser understood."""
+    """The result of the recogniser."""
 
     text: str
     doubtful: tuple[int, ...] = ()
-    """the words of `text` that may be others, by number from 0"""
+    """the numbers, from 0, of the words of `text` that are uncertain"""
     tokens: int = 0
     log_probability: float = 0.0
-    """the sum of the log-probabilities of the tokens"""
+    """the sum of the tokens' log-probabilities"""
     endless: bool = False
-    """the decoder was stopped, as it did not end by itself"""
+    """whether the decoder was stopped because it did not end by itself"""
     score: float = 0.0
-    """the log-probability of this whole transcript, with its end"""
+    """the log-probability of the whole transcript with its end"""
 
     @property
     def is_foreign(self) -> bool:
-        """True if this is plainly no English."""
+        """True if the speech is clearly not English."""
         if self.tokens >= FEWEST_TOKENS and self.log_probability < FOREIGN * self.tokens:
             return True
         text, loop = self.text.encode(), ENDLESS_LOOP if self.endless else LOOP
         return len(text) >= LOOP_CHARACTERS and len(text) > loop * len(zlib.compress(text))
 
     def english(self) -> str:
-        """Return the text. Raises ForeignSpeech if it is invented."""
+        """Return the text. Raises ForeignSpeech if the speech is not English."""
         if self.is_foreign:
             raise ForeignSpeech
         return self.text
@@ -158,7 +158,7 @@ class Choice(Protocol):
 class Moonshine:
     """Speech to text. Thread-safe: one pass at a time.
 
-    Without a `choice` the likeliest candidate is taken.
+    Without a `choice` it takes the likeliest candidate.
     """
 
     def __init__(self, choice: Choice | None = None) -> None:
@@ -169,7 +169,7 @@ class Moonshine:
         self._pieces: list[bytes] = []
         """the bytes of each token"""
         self._cached: list[tuple[str, int, int]] = []
-        """name, heads and size of the decoder's cache, for each of its parts"""
+        """the name, heads and size of each part of the decoder's cache"""
 
     def load(self) -> None:
         try:
@@ -205,8 +205,8 @@ class Moonshine:
     def recognise(self, samples: Samples, cancelled: Flag | None = None, name: str = "") -> Heard:
         """Return the words in `samples` (float32, 16 kHz, up to 30 s). Raises ModelError.
 
-        Ends at the next token once `cancelled` is set. They begin with `name` if it may have been
-        said there.
+        Ends at the next token once `cancelled` is set. The words begin with `name` if that is
+        likely enough.
         """
         candidates = self.candidates(samples, cancelled, name)
         if self._choice is None or len(candidates) == 1:
@@ -219,7 +219,7 @@ class Moonshine:
     ) -> list[Heard]:
         """Return at least one transcript, the likeliest first; no two have the same words.
 
-        The others are CLOSE to it. As `recognise` otherwise.
+        The others are CLOSE to the first one. Otherwise like `recognise`.
         """
         with self._lock, _model_errors("The embedded recogniser failed"):
             paths, endless = self._decode(samples, cancelled, name)
@@ -254,10 +254,10 @@ class Moonshine:
         return live[:1], True
 
     def _named(self, sound: _Sound, name: NameTokens) -> list[Beginning]:
-        """Return the likeliest way to write the name at the beginning; nothing if it is unlikely.
+        """Return the likeliest spelling of the name at the beginning; nothing if it is unlikely.
 
-        A name is no usual word, so the likeliest words are others where it was said. Here only the
-        name may be written, and its probability tells whether it was.
+        A name is no usual word, so the likeliest words differ from it even if it was spoken. Here
+        only the name can be written, and its probability shows whether it was spoken.
         """
         live, best, cached = [Beginning((START,))], Beginning(score=NAMED), sound.state
         while live:
@@ -294,7 +294,7 @@ def weights() -> Path:
 
 @contextmanager
 def _model_errors(failure: str, hint: str = "") -> Generator[None]:
-    """Turn the errors of the inference runtime, which share no base class, into ModelError."""
+    """Turn exceptions of the inference runtime, which share no base class, into ModelError."""
     try:
         yield
     except Exception as error:
@@ -307,7 +307,7 @@ def _model_errors(failure: str, hint: str = "") -> Generator[None]:
 def read_pieces(table: bytes) -> list[bytes]:
     """Return the bytes of each token of a tokenizer.bin.
 
-    Each token is its length, in one byte or two, and its bytes.
+    Each token is stored as its length, in one byte or two, and its bytes.
     """
     pieces: list[bytes] = []
     at = 0
@@ -323,10 +323,10 @@ def read_pieces(table: bytes) -> list[bytes]:
 
 
 def read_tokens(pieces: Sequence[bytes], log_probabilities: Sequence[float]) -> Heard:
-    """Return the text of the tokens `pieces`, and the words of it that are doubtful."""
+    """Return the text of the tokens `pieces`, with its doubtful words."""
     words: list[float] = []
     written = False
-    """True if the newest word has a character already"""
+    """whether the newest word already has a character"""
     for piece, log_probability in zip(pieces, log_probabilities, strict=True):
         begins = piece.startswith(SPACE) and written
         if begins or not words:
@@ -341,14 +341,14 @@ def read_tokens(pieces: Sequence[bytes], log_probabilities: Sequence[float]) -> 
 
 
 def same_words(text: str) -> str:
-    """Return `text` without what two transcripts of the same words may differ in."""
+    """Return `text` without the differences that transcripts of the same words may have."""
     return " ".join(re.sub(r"[^\w' ]", "", text.lower().replace("-", " ")).split())
 
 
 def louder(samples: Samples) -> Samples:
-    """Return `samples` at the level at which the model errs least.
+    """Return `samples` at the level at which the model makes the fewest errors.
 
-    It scales by a high percentile, because the peak may be a click.
+    Scales by a high percentile, because the peak may be a click.
     """
     import numpy as np
 
@@ -378,7 +378,7 @@ class _Sound:
         }
 
     def logits(self, live: Sequence[Beginning]) -> Samples:
-        """Return those of the token after each path, of which the state knows all but the last."""
+        """Return the logits of the token after each path. The state lacks only its last token."""
         import numpy as np
 
         is_first = len(live[0].tokens) == 1
@@ -399,7 +399,7 @@ class _Sound:
         return logits[:, -1]
 
     def select(self, sources: list[int]) -> None:
-        """Go on with paths that extend those of these numbers."""
+        """Continue with paths that extend those with these numbers."""
         count = len(next(iter(self.state.values())))
         if sources != list(range(count)):
             self.state = {name: values[sources] for name, values in self.state.items()}
@@ -409,7 +409,7 @@ class _Sound:
 
 
 class NameTokens:
-    """The ways to write a name as tokens, in any case, with commas or without."""
+    """The spellings of a name in tokens, in upper or lower case, with or without commas."""
 
     def __init__(self, name: str, pieces: Sequence[bytes]) -> None:
         self._name, self._pieces = name.lower(), pieces
@@ -421,7 +421,7 @@ class NameTokens:
         ]  # fmt: skip
 
     def following(self, tokens: Sequence[int]) -> Iterator[tuple[int, bool]]:
-        """Yield each token that goes on with the name after `tokens`, and whether it ends it."""
+        """Yield each token that continues the name after `tokens`, and whether it ends it."""
         written = b"".join(self._pieces[token] for token in tokens)
         for token in self._useful:
             text = self._text(written + self._pieces[token])
@@ -445,8 +445,8 @@ def extended(
 ) -> tuple[list[Beginning], list[int], list[Beginning]]:
     """Extend each beginning by its likeliest tokens.
 
-    Return the best of the results, the number of the beginning of each, and those that end. All
-    have a score of `least` or more.
+    Returns the best results, the number of each one's beginning, and the complete ones. All have a
+    score of at least `least`.
     """
     import numpy as np
 

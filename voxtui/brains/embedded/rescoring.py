@@ -1,6 +1,6 @@
-"""The choice among the recogniser's candidates, by a model of which words follow each other.
+"""Choose among the recogniser's candidates by a language model of word sequences.
 
-The recogniser knows what a word sounds like, and little of what people say. The numbers and their
+The recogniser knows the sound of words, and little of what people say. The numbers and their
 sources: docs/decisions/2026-11-26-word-choice.md.
 """
 
@@ -16,25 +16,25 @@ from typing import Any
 from voxtui.brains.embedded.recogniser import Heard
 
 TRIGRAMS = "en-us/en-us.lm.bin"
-"""The file in the wheel of pocketsphinx: 27 MB."""
+"""The file of trigrams in the wheel of pocketsphinx, 27 MB."""
 
 LOG_BASE = math.log(1.0001)
-"""pocketsphinx counts probabilities in this logarithm."""
+"""The base of pocketsphinx's logarithms."""
 
 UNKNOWN = -14.0
-"""Log-probability of a word that the model does not know: some 2 % of what is said, shared by some
+"""Log-probability of a word that the model does not know: some 2 % of all words, shared by some
 20,000 words."""
 
 WEIGHT = 0.3
-"""How much the model's log-probability counts beside the recogniser's."""
+"""Weight of the language model's log-probability beside the recogniser's."""
 
 WORD = re.compile(r"[a-z']+|\d+")
 
 
 class Rescoring:
-    """Chooses a candidate; the recogniser's first one before `load`, and without the trigrams.
+    """Chooses a candidate; the recogniser's first one before `load` or without the trigrams.
 
-    Some versions of Python lack a wheel with them. Thread-safe.
+    Some versions of Python have no wheel with trigrams. Thread-safe.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""Ask a small model which tool a request needs, in a prompt of its own, bound by a grammar.
+"""Ask a small model which tool a request needs, in a prompt of its own, limited by a grammar.
 
 The model answers `no`, or `!name {arguments}`. It is asked only if a trigger of a tool matches, so
-the other turns, and every spoken answer, are those of a brain without tools.
+other turns, and every spoken answer, are the same as without tools.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from voxtui.dialogue.protocols import Past, ReplyOptions
 from voxtui.dialogue.tool_interface import Tool, offered
 
 CALL_TOKENS = 96
-"""Most tokens of a call."""
+"""Maximum tokens of a call."""
 
 READ_TURNS = 2
-"""Past turns that are read before a request, where a client offers tools without triggers."""
+"""Past turns before the request in the prompt, if a client offers tools without triggers."""
 
 RESULT_CHARACTERS = 1200
-"""Characters of a result that the model reads: some 300 tokens."""
+"""Maximum characters of a result that the model reads: some 300 tokens."""
 
 LONGEST_LINE = 400
-"""Characters of a tool's line."""
+"""Maximum characters of a tool's line."""
 
 DEPTH = 5
-"""Most objects, lists and alternatives inside each other in the arguments."""
+"""Maximum nesting of objects, lists and alternatives in the arguments."""
 
 MOST_VALUES = 100
-"""Values of a tool's arguments that the grammar describes; the others may be anything."""
+"""Maximum values of a tool's arguments in the grammar; further ones may be anything."""
 
 LOOKING = "Let me look."
 """The reply before a result that is not worded yet."""
@@ -53,23 +53,23 @@ NO_TOOL = (
     "Should I do it before I go to bed?",
     "Why is grass green?",
 )
-"""Requests for no tool, between those of the tools."""
+"""Requests for no tool, as examples between those of the tools."""
 
 FEWEST_NO_TOOL = 4
-"""Requests for no tool among the examples of tools that came without any. With eight, the model
-called 23 of 30 functions of clients and one wrongly; with four, 26 and none."""
+"""Minimum number of such examples for tools that came without any. With eight, the model called 23
+of 30 functions of clients and one wrongly; with four, 26 and none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """The question which of `tools` is to be called."""
+    """The question which of `tools` to call."""
 
     prompt: str
     grammar: str
     tools: tuple[Tool, ...]
 
     def call(self, reply: str) -> ToolCall | None:
-        """Return the call that `reply` is; None for `no`, and for one that was cut off."""
+        """Return the call in `reply`; None for `no` and for an incomplete call."""
         found = re.fullmatch(r"\s*!(\w+) (\{.*\})\s*", reply, re.DOTALL)
         if found is None or found[1] not in {tool.name for tool in self.tools}:
             return None
@@ -81,7 +81,7 @@ class ToolChoice:
 
 
 def tool_choice(past: Past, words: str, options: ReplyOptions) -> ToolChoice | None:
-    """Return the question for the user's final `words`; None if no tool is triggered."""
+    """Return the question for the user's final `words`, or None if no tool is triggered."""
     tools = offered(options.tools, words)
     if options.tool_choice not in ("auto", "required"):
         tools = tuple(tool for tool in options.tools if tool.name == options.tool_choice)
@@ -95,13 +95,13 @@ def tool_choice(past: Past, words: str, options: ReplyOptions) -> ToolChoice | N
 
 
 def tool_prefix(tools: Sequence[Tool]) -> str:
-    """Return what all questions about `tools` begin with; empty if no model is offered any."""
+    """Return the beginning of all questions about `tools`; empty if no model is offered any."""
     known = any(tool.line and not tool.unheard for tool in tools)
     return _front(tools, [], "") if known else ""
 
 
 def result_line(calls: Sequence[FinishedCall]) -> str:
-    """Return the results of calls as the user's next words."""
+    """Return the results of calls, as the user's next words."""
     results = (f"Result of {f.call.name}: {f.result[:RESULT_CHARACTERS].strip()}" for f in calls)
     return "\n".join((*results, "Say it in one short sentence."))
 
@@ -128,7 +128,7 @@ def _front(tools: Sequence[Tool], exchanges: Sequence[tuple[str, str]], words: s
 
 
 def _example(tool: Tool) -> tuple[str, str]:
-    """Return a request and its arguments for a tool that came without any: its own description."""
+    """Return a request, and its arguments, for a tool without examples: its own description."""
     properties = _table(json.loads(tool.schema), "properties")
     values = {name: _sample(_table(properties, name)) for name in properties}
     said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
@@ -143,7 +143,7 @@ def _sample(about: dict[str, Any]) -> object:
 
 
 def _shape(tool: Tool) -> str:
-    """Return the arguments as a model reads them: `{"room": "kitchen"}` or `{"path": string}`."""
+    """Return the arguments for a model: `{"room": "kitchen"}` or `{"path": string}`."""
     if tool.examples:
         return tool.examples[0][1]
     properties = _table(json.loads(tool.schema), "properties")
@@ -183,7 +183,8 @@ def _literal(text: str) -> str:
 class _Arguments:
     """Writes the arguments of one schema as an expression.
 
-    A schema may be anybody's: what it describes wrongly, too deeply or too often is any value.
+    A schema may come from anybody: parts that are wrong, nested too deeply or too many allow any
+    value.
     """
 
     def __init__(self, root: Mapping[str, Any]) -> None:

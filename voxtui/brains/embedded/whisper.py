@@ -1,7 +1,7 @@
-"""Whisper base in many languages, on the CPU: for speech that Moonshine does not know.
+"""Whisper base in many languages on the CPU, for speech that Moonshine does not know.
 
-It was trained on windows of 30 seconds. Its encoder gets less where the speech is shorter, because
-a window of 30 seconds takes three times as long as one of 6.
+It was trained on windows of 30 seconds. Its encoder gets a shorter window for shorter speech,
+because one of 30 seconds takes three times as long as one of 6.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from voxtui.models.installed import released_path
 from voxtui.settings.schema import LANGUAGES, BrainConfig
 
 WINDOW_SECONDS = 30.0
-"""The most that the encoder takes."""
+"""Maximum length of the encoder's window."""
 
 LEAST_SECONDS, SILENCE_SECONDS = 6.0, 2.0
-"""Shortest window, and the silence after the speech in it, by which the decoder finds the end."""
+"""Minimum length of the window, and the silence after the speech by which the decoder finds the
+end."""
 
 FFT, HOP, MELS = 400, 160, 80
-"""Samples of a window, samples between two, and bands, as the model was trained."""
+"""Samples of an FFT window, samples between two windows, and bands, as in the model's training."""
 
 BEAM = 5
-"""Most beginnings of a transcript that the decoder follows; 1 takes half the decoder's time."""
+"""Maximum number of beginnings of a transcript that the decoder follows; 1 would halve its time."""
 
 LIKELY = 0.5
-"""Probability from which on a language other than English is believed."""
+"""Minimum probability of a language other than English."""
 
 NO_SPEECH, UNSURE = 0.6, -1.0
-"""Probability of silence from which on a transcript with a mean log-probability below the second
-value is invented."""
+"""Minimum probability of silence, and maximum mean log-probability, of an invented transcript."""
 
 FEWEST_REPEATED = 3
-"""Words of a beginning that is heard twice; a person may repeat fewer."""
+"""Minimum words of a beginning that counts as repeated; a person may repeat fewer."""
 
 RUNTIME = "ctranslate2"
 
 
 class Whisper:
-    """Speech to text: a Recogniser. `language`: ISO 639-1; empty: found out for each utterance.
+    """A Recogniser of `language` (ISO 639-1), or of the language that it detects (empty).
 
     Thread-safe: one pass at a time.
     """
@@ -60,7 +60,7 @@ class Whisper:
         self._folder = folder
         self._language = language
         self.least_seconds = LEAST_SECONDS
-        """the shortest window"""
+        """the minimum length of the window"""
         self._lock = threading.Lock()
         self._runtime: Any = None
         self._model: Any = None
@@ -83,7 +83,7 @@ class Whisper:
     def recognise(self, samples: Samples, cancelled: Flag | None = None, name: str = "") -> Heard:
         """Return the words in `samples` (float32, 16 kHz, up to 30 s). Raises ModelError.
 
-        A pass that has begun is not cancelled. A `name` at the beginning is written as it sounds.
+        A running pass cannot be cancelled. `name` at the beginning is written as it sounds.
         """
         with self._lock:
             if cancelled is not None and cancelled.is_set():
@@ -109,7 +109,7 @@ class Whisper:
         return Heard(text)
 
     def _spoken(self, encoded: Any) -> str:
-        """Return the language that is likely spoken, among those that voxtui knows."""
+        """Return the likeliest spoken language, among those that voxtui knows."""
         (ways,) = self._model.detect_language(encoded)
         for token, probability in ways:
             if (code := token.strip("<|>")) in LANGUAGES:
@@ -122,7 +122,7 @@ class Whisper:
 
 
 def is_here() -> bool:
-    """Return whether Whisper and its runtime are on this machine. Loads neither."""
+    """Return True if Whisper and its runtime are installed. Loads neither."""
     if find_spec(RUNTIME) is None:
         return False
     try:
@@ -143,7 +143,7 @@ def choose(config: BrainConfig) -> Recogniser:
     others = "The brains voxtral and remote know it, too (brain.name)."
     if find_spec(RUNTIME) is None:
         raise ModelError(
-            f"{english_only} Whisper knows it, and is not installed.",
+            f"{english_only} Whisper knows it, but is not installed.",
             f"{how_to_install('whisper')}; then `voxtui models fetch whisper-base`. {others}",
         )
     try:
@@ -155,7 +155,7 @@ def choose(config: BrainConfig) -> Recogniser:
 
 
 def log_mel(samples: Samples, least: float = LEAST_SECONDS) -> Samples:
-    """Return the features that the encoder takes, of shape (MELS, 100 a second)."""
+    """Return the features for the encoder, of shape (MELS, 100 per second)."""
     import numpy as np
 
     seconds = max(least, len(samples) / SAMPLE_RATE + SILENCE_SECONDS)
@@ -173,9 +173,11 @@ def log_mel(samples: Samples, least: float = LEAST_SECONDS) -> Samples:
 
 @cache
 def mel_bands() -> Samples:
-    """Return the weight of each frequency in each band, of shape (MELS, FFT // 2 + 1).
+    """Return the weight of each frequency in each band, of shape (MELS, FFT
 
-    Bands on Slaney's scale: linear below 1 kHz, logarithmic above, each of the same area.
+    2 + 1).
+
+    The bands are on Slaney's scale: linear below 1 kHz, logarithmic above, all of the same area.
     """
     import numpy as np
 
@@ -190,7 +192,7 @@ def mel_bands() -> Samples:
 
 
 def begins_twice(text: str) -> bool:
-    """Return True if `text` begins anew, as it sometimes does where the window is short."""
+    """Return True if `text` starts over, as it sometimes does with a short window."""
     words = same_words(text).split()
     lengths = range(FEWEST_REPEATED, len(words) // 2 + 1)
     return any(words[:length] == words[length : 2 * length] for length in lengths)
@@ -204,7 +206,7 @@ def text_of(tokens: list[str]) -> str:
 
 @cache
 def byte_of() -> dict[str, int]:
-    """Return the byte of each character: the visible ones are their own, the rest begin at 256."""
+    """Return the byte of each character: visible ones are their own, the rest begin at 256."""
     visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in visible]
     return {chr(byte): byte for byte in visible} | {

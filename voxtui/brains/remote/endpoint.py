@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server: one warm connection, and what went wrong in one sentence."""
+"""An OpenAI-compatible server: one warm connection, and its errors as single sentences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from voxtui.errors import RemoteError, how_to_install
 from voxtui.settings.urls import is_loopback
 
 KEY = "VOXTUI_API_KEY"
-"""The only place of the API key: this environment variable."""
+"""The environment variable with the API key, which comes from nowhere else."""
 
 CONNECT_SECONDS = 5.0
 
@@ -33,13 +33,13 @@ BUSY_SECONDS = 1.0
 """Maximum wait for an earlier request before another connection is opened."""
 
 LISTED = 5
-"""Models named in a message."""
+"""Maximum number of models named in a message."""
 
 KEPT_SECONDS = 60.0
 """Maximum idle time of a connection. Routers may forget older ones."""
 
 SHOWN = 200
-"""Characters of a server's message that are shown."""
+"""Maximum characters of a server's message that are shown."""
 
 SEND_LESS = "Start a new conversation, or set a smaller history.turns."
 
@@ -50,7 +50,7 @@ _TOO_LONG = re.compile(r"context (?:length|size|window)", re.IGNORECASE)
 
 
 class StatusError(RemoteError):
-    """The server answered with an HTTP error. `text`: its own message."""
+    """The server answered with an HTTP error. `text` is its own message."""
 
     def __init__(self, message: str, hint: str, status: int, text: str) -> None:
         super().__init__(message, hint)
@@ -61,17 +61,17 @@ class StatusError(RemoteError):
 @dataclass(slots=True)
 class NetworkTimes:
     sent_at: float | None = None
-    """monotonic seconds at which the first request was sent"""
+    """the monotonic time at which the first request was sent"""
     network_s: float = 0.0
-    """Connecting, sending, and one round trip per request. A lower bound, because the buffers of
-    the system hide the end of an upload."""
+    """the seconds for connecting, sending, and one round trip per request; a lower bound, because
+    the system's buffers hide the end of an upload"""
 
 
 class RemoteEndpoint:
     """The server at `url`. `setting` is the config key or the option of the URL.
 
-    `key_variable`: the environment variable of the API key; empty: no key. Uses no proxy for a
-    server on this machine. Follows no redirect.
+    `key_variable` is the environment variable with the API key; empty for no key. Uses no proxy for
+    a server on this machine. Follows no redirect.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class RemoteEndpoint:
 
     @property
     def unencrypted(self) -> bool:
-        """Return whether others on the network can read the requests."""
+        """Return True if others on the network can read the requests."""
         return self._url.startswith("http:") and not is_loopback(self._url)
 
     def request(
@@ -98,7 +98,7 @@ class RemoteEndpoint:
     ) -> Generator[Json | None, None, None]:
         """Yield the JSON objects of the answer as they arrive, and None every 20 ms until then.
 
-        Closing the generator cuts the connection. Sends the request again only if a kept
+        Closing the generator aborts the connection. It sends the request again only if a stored
         connection turns out to be closed. Raises RemoteError.
         """
         request: HttpRequest | None = None
@@ -146,7 +146,7 @@ class RemoteEndpoint:
         return time.monotonic() - self._requested_at
 
     def models(self) -> Generator[None, None, list[str] | None]:
-        """Return the server's models, or None if it does not list them. Yields until then."""
+        """Return the server's models, or None if it does not list them. Yields while waiting."""
         try:
             for item in self.request("GET", "models"):
                 if item is not None:
@@ -233,7 +233,7 @@ class RemoteEndpoint:
     # Errors.
 
     def _explained(self, error: Exception, request: HttpRequest | None) -> Exception:
-        """Return `error` as a RemoteError, or itself if it is a bug."""
+        """Return `error` as a RemoteError, or `error` itself if it is a bug."""
         http = library()
         status = request.status if request else None
         if status not in (None, 200) and isinstance(error, http.TransportError | TimeoutError):
@@ -312,7 +312,7 @@ class RemoteEndpoint:
 
 
 def on_one_line(text: str) -> str:
-    """Return a server's text without control characters and line ends, shortened."""
+    """Return a server's text, shortened, without control characters and line breaks."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
 

@@ -1,4 +1,4 @@
-"""Tools as OpenAI's API has them: what is offered, the call in a stream, and its result."""
+"""Tools in OpenAI's API: the offered ones, a call in a stream, and its result."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import msgspec
 from voxtui.brains.remote.http_connection import Json
 from voxtui.dialogue.data import FinishedCall, ToolCall
 from voxtui.dialogue.protocols import ReplyOptions
+from voxtui.errors import strip_control_characters
 
 LONGEST_ARGUMENTS = 10_000
-"""Characters. A call with more is cut, and then no JSON."""
+"""Maximum characters of a call. A longer one is cut, and is then invalid JSON."""
 
 
 class _Function(msgspec.Struct):
@@ -28,7 +29,7 @@ class _CallPiece(msgspec.Struct):
 
 
 class StreamedCall:
-    """The first call of a stream, whose pieces come one after the other."""
+    """The first call of a stream, whose pieces arrive one after the other."""
 
     def __init__(self) -> None:
         self._id = self._name = self._arguments = ""
@@ -45,13 +46,15 @@ class StreamedCall:
 
     @property
     def call(self) -> ToolCall | None:
-        return ToolCall(self._name, self._arguments or "{}", self._id) if self._name else None
+        # Half a surrogate pair, for one, could not be sent back.
+        parts = (self._name, self._arguments or "{}", self._id)
+        return ToolCall(*map(strip_control_characters, parts)) if self._name else None
 
 
 def tool_fields(options: ReplyOptions, calls: Sequence[FinishedCall]) -> Json:
     """Return the fields of a request that offers tools: those whose results may be sent.
 
-    After a call, none may be called: a result is not obeyed.
+    After a call no tool is offered, because a result must not cause calls.
     """
     tools = [tool for tool in options.tools if tool.line and (tool.shared or tool.run is None)]
     if not tools:

@@ -1,4 +1,4 @@
-"""One HTTP connection to a server: its requests, timed, which can be cut at once."""
+"""One HTTP connection to a server: timed requests, which can be aborted at once."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 LARGEST_EVENT = 1 << 20
 LARGEST_STREAM = 1 << 24
 LARGEST_ERROR = 1 << 16
-"""Bytes of one event or whole answer, of a stream, and of the body of an error."""
+"""Maximum bytes of one event or whole answer, of a stream, and of the body of an error."""
 
 LONGEST_RETRY = 3600
-"""Seconds of a Retry-After header that are shown."""
+"""Maximum seconds of a Retry-After header that are shown."""
 
 Json: TypeAlias = "dict[str, Any]"
 
@@ -37,9 +37,9 @@ class ErrorResponse:
     status: int
     body: str = ""
     retry_after: int | None = None
-    """seconds, if the header holds a sensible number"""
+    """the seconds of a sensible Retry-After header"""
     location: str = ""
-    """host and port of a redirect"""
+    """the host and port of a redirect"""
 
 
 class HttpConnection:
@@ -49,11 +49,11 @@ class HttpConnection:
         self.http = http
         self.client = client
         self.round_trip = math.inf
-        """seconds; the fastest handshake or answer so far"""
+        """the seconds of the fastest handshake or answer so far"""
         self.stream: Any = None
         self.abandoned = False
         self.idle = threading.Event()
-        """set while no request runs"""
+        """the event that is set while no request is running"""
         self.idle.set()
 
     @property
@@ -61,7 +61,7 @@ class HttpConnection:
         return self.idle.is_set() and not self.abandoned
 
     def abandon(self) -> None:
-        """Close the connection, also during a request. Any thread may call this."""
+        """Close the connection, even during a request. Any thread."""
         self.abandoned = True
         self.abort_socket()
         if self.idle.is_set():
@@ -79,32 +79,32 @@ Item: TypeAlias = "Json | ErrorResponse | BaseException | None"
 
 
 class HttpRequest:
-    """A request and its answer. A thread of its own does all network calls."""
+    """A request and its answer. A thread of its own makes all network calls."""
 
     def __init__(self, connection: HttpConnection, method: str, url: str, content: Json) -> None:
         self.connection = connection
         self.sent_at: float | None = None
         self.sending_s = 0.0
-        """seconds for connecting, if necessary, and sending"""
+        """the seconds for connecting, if necessary, and sending"""
         self.status: int | None = None
         self._began_at: float | None = None
         self._open = partial(connection.client.stream, method, url, **content)
         self._reused = True
-        """no connection had to be opened"""
+        """whether the connection was already open"""
         self._answered = False
         self._step_at = 0.0
         self._items: SimpleQueue[tuple[Item, bool]] = SimpleQueue()
-        """each item that arrived, and True for the last one"""
+        """the items that arrived, each with True if it is the last one"""
         connection.idle.clear()
         threading.Thread(target=self._run, name="voxtui-remote", daemon=True).start()
 
     @property
     def was_stale(self) -> bool:
-        """Return whether the server had closed the connection before it saw this request."""
+        """Return True if the server had closed the connection before it saw this request."""
         return self._reused and not self._answered
 
     def items(self, patience_s: float) -> Iterator[Json | ErrorResponse | None]:
-        """Yield what arrives, and None every 20 ms. Raises TimeoutError and network errors."""
+        """Yield arriving items, and None every 20 ms. Raises TimeoutError and network errors."""
         waited, last = 0.0, False
         try:
             while not last:
@@ -200,7 +200,7 @@ def _error_response(response: httpx2.Response) -> ErrorResponse:
 
 
 def _body(response: httpx2.Response, limit: int) -> bytes:
-    """Return the body, of which at most a block beyond `limit` bytes is read."""
+    """Return the body, reading at most a block more than `limit` bytes."""
     body = b""
     for block in response.iter_bytes():
         body += block

@@ -35,35 +35,38 @@ from voxtui.errors import RemoteError, strip_control_characters
 from voxtui.settings.schema import Config, RemoteBrainConfig, Sampling
 
 WARM_AGAIN_SECONDS = 4.0
-"""Many servers close a connection that is idle for 5 s, and a sentence may take longer."""
+"""Idle time after which the connection is renewed. Many servers close it after 5 s, and a sentence
+may take longer."""
 
 NO_AUDIO = (400, 404, 415, 422, 500, 501)
-"""Status codes with which servers refuse audio. The message must mention audio, too."""
+"""Status codes of servers that refuse audio. The message must mention audio, too."""
 
 TRANSCRIBE = "Write down word for word what is said here. Answer with these words only."
 
 TOKENS_PER_SECOND = 10
-"""More than any speaker's words in a second; the limit of a transcript."""
+"""Maximum tokens of a transcript per second, more than any speaker's words."""
 
 MAX_CLIPS = 5
-"""Audio clips in one request: vLLM accepts no more for Voxtral."""
+"""Maximum audio clips in one request: vLLM accepts no more for Voxtral."""
 
 MAX_CHARACTERS_PER_TOKEN = 32
-"""A reply ends after this many characters for each allowed token. A longer one would block the
-screen."""
+"""Maximum characters of a reply for each allowed token. A longer reply would block the screen."""
 
 MAX_WAITS = 10
-"""A reply may bring no text for MAX_WAITS * timeout_s, although events arrive."""
+"""Maximum time without text while events arrive, in units of timeout_s."""
 
 LONGEST_STEP = 1.0
-"""Seconds counted at most between two events, because voxtui may be suspended in between."""
+"""Maximum seconds that count between two events, because voxtui may be suspended in between."""
+
+INVALID = (msgspec.ValidationError, UnicodeEncodeError)
+"""Errors of reading JSON as a type. The second comes from half a surrogate pair in a name."""
 
 EXTENSIONS = ("top_k", "repetition_penalty", "min_tokens")
 """Sampling parameters beyond OpenAI's. Some servers refuse them."""
 
 
 class RemoteBrain:
-    """`notify` receives sentences for the user that are not errors."""
+    """A brain on a server. `notify` receives sentences for the user that are not errors."""
 
     name = "remote"
 
@@ -82,7 +85,7 @@ class RemoteBrain:
         self._parameters = request_parameters(self._sampling)
         self._model = remote.model
         self._transcribes = True
-        """False once the server has refused audio/transcriptions"""
+        """whether the server has not refused audio/transcriptions"""
 
     @property
     def description(self) -> str:
@@ -91,7 +94,7 @@ class RemoteBrain:
 
     @property
     def _model_name(self) -> str:
-        """Return the model without its directory, which llama.cpp's server includes."""
+        """The model without its directory, which llama.cpp's server includes."""
         return self._model.rpartition("/")[2] or "a model"
 
     @property
@@ -110,7 +113,7 @@ class RemoteBrain:
             progress("reaching the server", None)
 
     def _find_model(self) -> Generator[None]:
-        """Ask the servers for their models. Yields None until they answered. Raises RemoteError."""
+        """Ask the servers for their models. Yields None while waiting. Raises RemoteError."""
         self._model = yield from find_model(self._chat, self._config.model, self._notify)
         if self._stt is not None and self._stt is not self._chat:
             yield from find_model(self._stt, self._config.transcription_model, self._notify)
@@ -186,7 +189,7 @@ class RemoteBrain:
     def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
         """Transcribe at audio/transcriptions, or by the chat model if the server lacks that.
 
-        Yields an empty token now and then while nothing arrives.
+        Yields an empty token repeatedly while nothing arrives.
         """
         if self._transcribes:
             try:
@@ -215,10 +218,10 @@ class RemoteBrain:
     def _messages(
         self, past: Past, user_input: Utterance | str, options: ReplyOptions = DEFAULT_OPTIONS
     ) -> list[Json]:
-        """Return the conversation.
+        """Return the messages of the conversation.
 
-        The instruction precedes the first turn if the model receives audio, because Voxtral
-        accepts no system prompt together with audio.
+        The instruction precedes the first turn if the model receives audio, because Voxtral accepts
+        no system prompt together with audio.
         """
         before = self._instruction if options.instruction is None else options.instruction
         messages: list[Json] = []
@@ -272,11 +275,11 @@ class RemoteBrain:
                 parsed = msgspec.convert(event, _StreamEvent)
                 if called is not None:
                     called.add(parsed.tool_calls)
-            except msgspec.ValidationError as error:
+            except INVALID as error:
                 raise self._chat.invalid_response() from error
             text, ended = parsed.piece
             if timestamps is not None and parsed.usage is not None:
-                with suppress(msgspec.ValidationError):  # some servers count in a way of their own
+                with suppress(*INVALID):  # some servers count in a way of their own
                     usage = msgspec.convert(parsed.usage, _Usage)
                     timestamps.tokens = usage.reply_tokens or timestamps.tokens
                     timestamps.prompt_tokens = usage.prompt_tokens or 0
@@ -332,7 +335,7 @@ class RemoteBrain:
             raise self._explained(error, body) from error
 
     def _explained(self, error: StatusError, body: Json) -> StatusError:
-        """Add what to do, if the model may not accept audio or a parameter."""
+        """Add advice if the model may not accept audio or a parameter."""
         with_audio = any(isinstance(message["content"], list) for message in body["messages"])
         if with_audio and error.status in NO_AUDIO and "audio" in error.text.lower():
             return StatusError(
@@ -359,7 +362,7 @@ def chat_endpoint(remote: RemoteBrainConfig) -> RemoteEndpoint:
 
 
 def stt_endpoint(remote: RemoteBrainConfig, chat: RemoteEndpoint) -> RemoteEndpoint | None:
-    """Return the server that transcribes, or None if the chat model receives the audio."""
+    """Return the transcription server, or None if the chat model receives the audio."""
     if not remote.transcription_model:
         return None
     if remote.transcription_url in ("", remote.url):
@@ -375,10 +378,10 @@ def find_model(
     notify: Callable[[str], object],
     setting: str = "brain.remote.model",
 ) -> Generator[None, None, str]:
-    """Return `model`, or the server's only model. Yields until then. Raises RemoteError.
+    """Return `model`, or the server's only model. Yields while waiting. Raises RemoteError.
 
-    `setting` is the config key or the option of the model. Notifies the user if the server does not
-    list the model, but may have it.
+    `setting` is the config key or the option of the model. Notifies the user if the server may have
+    the model without listing it.
     """
     models = yield from endpoint.models()
     if models is None and model and endpoint.may_lack_v1:
@@ -393,7 +396,7 @@ def find_model(
 
 
 def request_parameters(sampling: Sampling) -> Json:
-    """Return the sampling parameters of a request; those of EXTENSIONS only where they matter."""
+    """Return the sampling parameters of a request, and those of EXTENSIONS only if they matter."""
     parameters: Json = {
         "max_tokens": sampling.max_new_tokens, "temperature": sampling.temperature,
         "top_p": sampling.top_p, "seed": sampling.seed,
@@ -431,7 +434,7 @@ class _Usage(msgspec.Struct):
 
     @property
     def reply_tokens(self) -> int:
-        """Return the tokens of the reply. Those of reasoning are no part of it."""
+        """Return the tokens of the reply, without those of reasoning."""
         details = self.completion_tokens_details
         return (self.completion_tokens or 0) - ((details and details.reasoning_tokens) or 0)
 

@@ -1,4 +1,4 @@
-"""From sound to embeddings: front end, audio encoder and projector, each window at most once."""
+"""Turn sound into embeddings: front end, audio encoder and projector, once per window."""
 
 # torch and transformers are typed in part only.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -95,7 +95,7 @@ def _affine(module: Any) -> Affine:
 
 
 def extract_weights(layer: Any) -> EncoderLayer:
-    """Take the weights of a transformers layer out of it, so that no two copies exist."""
+    """Remove the weights from a transformers layer, so that no two copies exist."""
     attention = layer.self_attn
     modules = (attention.q_proj, attention.k_proj, attention.v_proj)
     weight = torch.cat([module.weight.data for module in modules])
@@ -156,7 +156,7 @@ class LogMel:
 
 
 class AudioEmbedder:
-    """Encodes a clip once, as long as it exists: a rebuilt KV cache costs no second encoding."""
+    """Encodes a clip once while it exists: rebuilding a KV cache needs no second encoding."""
 
     def __init__(self, encoder: AudioTower) -> None:
         self.encoder = encoder
@@ -170,9 +170,9 @@ class AudioEmbedder:
         self.known: WeakKeyDictionary[PromptClip, Tensor] = WeakKeyDictionary()
         """the rows of the clips that still exist"""
         self._whole: list[tuple[Tensor, Tensor]] = []
-        """features and embeddings of the latest clip's windows but the last"""
+        """features and embeddings of all windows but the last of the latest clip"""
         self.windows = 0
-        """windows encoded so far"""
+        """the number of windows encoded so far"""
 
     def rows(self, clip: PromptClip) -> Tensor:
         """Return the (windows * 375, hidden) embeddings of `clip`."""
@@ -198,7 +198,7 @@ class AudioEmbedder:
         return torch.cat(rows)
 
     def _window(self, features: Tensor) -> Tensor:
-        """Encode a window, unless a shorter clip had an equal one."""
+        """Encode a window, unless a shorter clip had the same one."""
         for known, rows in self._whole:
             if torch.equal(known, features):
                 return rows

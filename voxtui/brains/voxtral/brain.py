@@ -1,7 +1,7 @@
 """Voxtral as a brain: the user's voice enters the context as sound and stays there as sound.
 
 While the key is held, the history is brought into the KV cache. At each pause the utterance so far
-is encoded, prefilled and answered for a few tokens. At release this speculation becomes the answer
+is encoded, prefilled and answered by a few tokens. At release this speculation becomes the answer
 if, and only if, the trimmed utterance consists of the same frames.
 """
 
@@ -62,26 +62,26 @@ AHEAD_TOKENS = 8
 """Maximum tokens of a reply that are computed before the release, to limit the extra work."""
 
 REHEARSAL_SECONDS = 3.0
-"""No further rehearsal begins after this time, because on a CPU each takes many seconds."""
+"""Time after which no further rehearsal begins, because on a CPU each takes many seconds."""
 
 CALL_TOKENS = 200
-"""Most tokens of a call of a tool, however short replies are to be."""
+"""Maximum tokens of a tool call, however short replies must be."""
 
 WORDS_PER_SECOND = 10
-"""A transcript has fewer tokens than this for each second, however fast the speech."""
+"""Maximum tokens of a transcript per second, however fast the speech."""
 
 FAST = "fast path"
 
 SCHEDULE_SECONDS = 0.5
-"""Speech without a pause after which the utterance so far is answered anyway: this keeps the GPU
-from lowering its clocks, and encodes each complete window early."""
+"""Length of speech without a pause after which the utterance so far is answered anyway. This keeps
+the GPU from lowering its clocks, and encodes each complete window early."""
 
 SLOW_SECONDS = 0.25
-"""A machine that takes longer for an utterance prefills only the history, because a speculative
-reply would still be running at the release."""
+"""Maximum time for an utterance on a machine that speculates replies. On a slower one a speculative
+reply would still be running at the release, so only the history is prefilled."""
 
 SHARE = 0.25
-"""Largest share of the key's hold time that speculative replies may take."""
+"""Maximum share of the key's hold time for speculative replies."""
 
 
 @dataclass(slots=True)
@@ -91,12 +91,13 @@ class SpokenUtterance:
     cancelled: Flag
     options: ReplyOptions
     speculated_frames: int = 0
-    """frames that the latest speculative reply covers"""
+    """the number of frames in the latest speculative reply"""
 
     def is_time(self, extent: Extent, took: float, least_speech: float) -> bool:
-        """Return True at a pause, and after speech without one, if the machine is fast enough.
+        """Return True at a pause, or after speech without one, if the machine is fast enough.
 
-        `took`: seconds of this machine for an utterance. `least_speech`: seconds of an utterance.
+        `took` is this machine's time for an utterance, `least_speech` the minimum speech of an
+        utterance, both in seconds.
         """
         if extent.speech_seconds < least_speech or took > SLOW_SECONDS:
             return False
@@ -111,8 +112,8 @@ class SpokenUtterance:
 class VoxtralBrain:
     """The checkpoint in `directory`: config.json, safetensors, tekken.json.
 
-    `notify` gets a sentence for each setting that this machine cannot follow. `fetches` is
-    downloaded before the loading.
+    `notify` receives a sentence for each setting that is impossible on this machine. `fetches` is
+    downloaded before loading.
     """
 
     name = "voxtral"
@@ -132,11 +133,11 @@ class VoxtralBrain:
         self.instruction = instruction(config)
         self._live: SpokenUtterance | None = None
         self.took = math.inf
-        """seconds for an utterance; the fastest so far"""
+        """the seconds for an utterance, the fastest so far"""
         self._device = "not loaded"
         self._on_gpu = self._loaded = False
         self.fast_path: FastPath | None = None
-        """the fast path, if it answers; None: the plain path does"""
+        """the fast path, or None while the plain path answers"""
         self.thread = ModelThread(self._recover)
 
     @property
@@ -146,7 +147,7 @@ class VoxtralBrain:
 
     @property
     def path(self) -> str:
-        """Return the name of the fast path; empty while the plain one answers."""
+        """The name of the fast path; empty while the plain one answers."""
         return FAST if self.fast_path else ""
 
     @property
@@ -199,7 +200,7 @@ class VoxtralBrain:
             self._use(found)
 
     def _use(self, fast_path: FastPath | None) -> None:
-        """Answer by `fast_path`, or by the plain one. Each encodes an utterance once, for all."""
+        """Answer by `fast_path`, or by the plain one. All share each encoded utterance."""
         self.fast_path = fast_path
         self.transcriber.embedder = self.generator.embedder
 
@@ -302,7 +303,7 @@ class VoxtralBrain:
             yield Token(rest)
 
     def _opening(self, options: ReplyOptions, calls: Sequence[FinishedCall]) -> list[int]:
-        """Return the first tokens of a reply about calls: whose words the results are."""
+        """Return the first tokens of a reply about calls that name the source of the results."""
         called = {finished.call.name for finished in calls}
         quoted = any(tool.quoted and tool.name in called for tool in options.tools)
         return self.tekken.encode(QUOTING.opening) if quoted else []
@@ -346,7 +347,7 @@ class VoxtralBrain:
         return self._reply_language.of(reply, timestamps)
 
     def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
-        """Yield the words, in `brain.language` or the language that is spoken. See Brain."""
+        """Yield the words, in `brain.language` or the spoken language. See Brain."""
         most = 16 + int(utterance.seconds * WORDS_PER_SECOND)
 
         def work() -> Generator[int | None, None, None]:
@@ -389,7 +390,7 @@ class VoxtralBrain:
     def _recover(self, error: Exception, again: bool) -> bool:
         """Reset all caches after a failure; drop a fast path that failed again. See ModelThread.
 
-        Return True if it was dropped.
+        Returns True if it dropped the fast path.
         """
         import torch
 
@@ -408,7 +409,7 @@ class VoxtralBrain:
 
 
 UserInput = Utterance | tuple[Recording, Extent] | str
-"""An utterance, or the part of a recording that would be one if it ended now, or typed text."""
+"""An utterance, or a part of a recording that would be one if it ended now, or a typed text."""
 
 
 def _is_forced(options: ReplyOptions, calls: Sequence[FinishedCall]) -> bool:

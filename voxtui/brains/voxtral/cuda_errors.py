@@ -1,4 +1,4 @@
-"""What an error of torch or CUDA means, and the marker of an attempt that may crash."""
+"""Interpret errors of torch and CUDA, and mark an attempt that may crash."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sentence_of(error: Exception) -> str | None:
 
 
 def is_failure(error: Exception) -> bool:
-    """Return False if nothing is wrong with the model: the utterance was too long."""
+    """Return False if the model is intact: only the utterance was too long."""
     from voxtui.brains.voxtral.generate import PromptTooLong
 
     return not isinstance(error, PromptTooLong)
@@ -46,7 +46,7 @@ def is_full(error: Exception) -> bool:
 
 
 def is_sticky(error: Exception) -> bool:
-    """Return True after an error of the device, which the process cannot use any more.
+    """Return True after an error of the device, which the process can then no longer use.
 
     Torch and Triton use different messages. A failed allocation is not such an error.
     """
@@ -70,7 +70,7 @@ def weights_unusable(directory: Path, error: Exception) -> ModelError:
 
 
 def too_little_memory(device: str, memory: float) -> ModelError:
-    """Return the error of a model that does not fit on `device`, which has so many bytes."""
+    """Return the error for a model that does not fit on `device` with `memory` bytes."""
     if memory < VOXTRAL_MEMORY:
         return ModelError(
             f"Voxtral needs {VOXTRAL_MEMORY / 1e9:g} GB of GPU memory; {device} has "
@@ -83,7 +83,7 @@ def too_little_memory(device: str, memory: float) -> ModelError:
 
 
 class Marker:
-    """The file that stands while the fast path is tried. A crash leaves it behind."""
+    """The file that exists while the fast path is tried. A crash leaves it behind."""
 
     def __init__(self) -> None:
         self.path = user_folders().user_cache_path / "voxtral-fast-path-attempt"
@@ -93,7 +93,7 @@ class Marker:
         return self.path.exists()
 
     def write(self) -> None:
-        """Raise ModelError if that fails, because a crash would then repeat at each start."""
+        """Create the file. Raises ModelError if that fails, as crashes would repeat without it."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.touch()

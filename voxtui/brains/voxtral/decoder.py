@@ -17,7 +17,7 @@ from torch.nn import functional
 if TYPE_CHECKING:
     from transformers import VoxtralForConditionalGeneration
 LONGEST = 32_768
-"""Tokens of context the model was trained on."""
+"""Maximum tokens of context in the model's training."""
 
 
 class DecodeStep(Protocol):
@@ -42,7 +42,7 @@ class Cache:
         """keys, then values, so that one write stores both of a layer"""
         self.keys, self.values = self.kv.chunk(2, dim=1)
         self.held: list[int] = []
-        """prompt ids whose keys and values are stored, from the first position on"""
+        """the prompt ids whose keys and values are stored, from the first position on"""
 
     @property
     def capacity(self) -> int:
@@ -51,7 +51,7 @@ class Cache:
     def truncate_to_common_prefix(self, prompt: list[int]) -> int:
         """Keep the longest common prefix with `prompt`, but not all of it. Return its length.
 
-        The memory behind it is not cleared: it is masked, and overwritten by later tokens.
+        The memory after it is not cleared: it is masked, and later tokens overwrite it.
         """
         most = min(len(self.held), len(prompt) - 1)
         same = most
@@ -61,7 +61,7 @@ class Cache:
         return same
 
     def clear(self) -> None:
-        """Forget everything and zero the memory: masked values must still be numbers."""
+        """Empty the cache and zero its memory, because masked values must still be numbers."""
         self.held.clear()
         self.kv.zero_()
 
@@ -95,7 +95,7 @@ class Decoder:
         self._norm: Tensor = language.norm.weight.data
         self.layers = [extract_weights(layer) for layer in language.layers]
         self.decode_step: DecodeStep | None = None
-        """computes a single position in place of the operations below; None: they do"""
+        """the computation of a single position in place of the operations below, if any"""
         self.longest = min(LONGEST, int(text.max_position_embeddings))
         positions = torch.arange(self.longest, device=self.embedding.device, dtype=torch.float32)
         rotary: Any = language.rotary_emb
@@ -115,7 +115,7 @@ class Decoder:
     def run(self, x: Tensor, positions: Tensor, cache: Cache, span: int, masked: bool) -> Tensor:
         """Compute (n, hidden) states of embeddings at `positions` (n,). Stores keys and values.
 
-        Attends to the first `span` positions. `masked`: apply a causal mask within them. Copies
+        Attends to the first `span` positions, with a causal mask within them if `masked`. Copies
         nothing back from the device, so that it can be captured.
         """
         if self.decode_step is not None and len(x) == 1:
@@ -148,7 +148,7 @@ class Decoder:
         self, qkv: Tensor, positions: Tensor, cos: Tensor, sin: Tensor,
         kv: Tensor, span: int, mask: Tensor | None,
     ) -> Tensor:  # fmt: skip
-        """Store keys and values in `kv`, and return what the query heads attend to.
+        """Store keys and values in `kv`, and return the attention of the query heads.
 
         `qkv`: (n, all heads * size) at `positions`; changed in place.
         """
@@ -171,7 +171,7 @@ class Decoder:
 
 
 def extract_weights(layer: Any) -> DecoderLayer:
-    """Take the weights of a transformers layer out of it, so that no two copies exist."""
+    """Remove the weights from a transformers layer, so that no two copies exist."""
     attention, mlp = layer.self_attn, layer.mlp
     qkv = torch.cat([p.weight.data for p in (attention.q_proj, attention.k_proj, attention.v_proj)])
     attention.q_proj = attention.k_proj = attention.v_proj = None

@@ -1,8 +1,8 @@
 """The fast path: captured CUDA graphs with our kernels, tried at warm-up beside the plain path.
 
 It answers only if it gives the tokens of the plain path on a few prompts, and is faster. A marker
-file is written before the attempt and removed after it. If the attempt takes the process with it,
-the marker stays, and the next start is plain.
+file is written before the attempt and removed after it. If the attempt crashes the process, the
+marker stays, and the next start uses the plain path.
 """
 
 # torch is typed in part only.
@@ -40,27 +40,27 @@ if TYPE_CHECKING:
     from voxtui.settings.schema import Sampling
 
 CAPTURED_CAPACITY = 8192
-"""Tokens of the cache of the fast path (1 GB). It cannot grow, because graphs use its address."""
+"""Tokens of the fast path's cache (1 GB), which cannot grow, because graphs use its address."""
 
 FREE_BYTES = 1.6e9
 """GPU memory that must be free: 1 GB for that cache, the rest for the graphs and a turn's work."""
 
 CAPABILITY = (8, 0)
-"""The first GPUs with bfloat16 products: Ampere."""
+"""Capability of the first GPUs with bfloat16 products: Ampere."""
 
 HANG_SECONDS = 120.0
-"""An attempt without progress for so long hangs. Compiling the kernels takes less."""
+"""Time without progress after which an attempt counts as hung. Compiling the kernels takes less."""
 
 POLL_SECONDS = 0.1
 
 TOKENS = 48
-"""Tokens of each reply that are compared."""
+"""Number of compared tokens of each reply."""
 
 TIMED_STEPS, TIMINGS = 32, 3
 
 TIE = 4.0
-"""Two paths round differently. A token may differ where their logits differ by no more than this
-many times the largest difference between the plain path's own two ways to compute a token."""
+"""Maximum difference between the logits of two paths whose tokens differ only by rounding, as a
+multiple of the largest difference between the plain path's own two ways to compute a token."""
 
 Prompt = tuple[PromptIds, list[PromptClip]]
 
@@ -69,7 +69,7 @@ Prompt = tuple[PromptIds, list[PromptClip]]
 class FastPath:
     generator: ReplyGenerator
     plain_ms: float
-    """the time of a token by the plain path"""
+    """the time of a token on the plain path"""
     fast_ms: float
 
 
@@ -79,7 +79,7 @@ def choose(
 ) -> FastPath | None:  # fmt: skip
     """Try the fast path on the model's thread, and return it; None once `stopping` is set.
 
-    Raises ModelError with the reason if the plain path is to answer. Raises RestartNeeded if the
+    Raises ModelError with the reason if the plain path must answer. Raises RestartNeeded if the
     attempt hangs or leaves the device unusable; the marker then stays.
     """
     marker = Marker()
@@ -122,7 +122,7 @@ def choose(
 
 
 def device_error(plain: ReplyGenerator) -> Exception | None:
-    """Empty the cache of `plain`, and return the error if the device does not do it."""
+    """Empty the cache of `plain`, and return the error if the device fails at that."""
     try:
         plain.forget()
         if torch.cuda.is_available():
@@ -149,9 +149,9 @@ def _reason(error: BaseException) -> BaseException:
 def attempt(
     plain: ReplyGenerator, sampling: Sampling, prompts: Sequence[Prompt]
 ) -> Generator[None, None, FastPath]:
-    """Capture the fast path and compare it with `plain`. Yields between the parts.
+    """Capture the fast path and compare it with `plain`. Yields between the steps.
 
-    Raises ModelError if a token differs or if it is not faster, and whatever the device raises.
+    Raises ModelError if a token differs or if it is not faster, and any error of the device.
     """
     fast = yield from _captured(plain, sampling)
     loops, queue_ahead = (plain, fast), plain.queue_ahead
@@ -187,7 +187,7 @@ def _captured(plain: ReplyGenerator, sampling: Sampling) -> Generator[None, None
 
 
 def use_kernels(decoder: Decoder) -> None:
-    """Make each decode step use our kernels, which are compiled at first use. Raises ModelError."""
+    """Use our kernels in each decode step; they are compiled at first use. Raises ModelError."""
     device = decoder.embedding.device
     if device.type != "cuda":
         raise ModelError("There is no GPU for kernels.")
@@ -203,7 +203,7 @@ def use_kernels(decoder: Decoder) -> None:
 
 
 def set_kernel_cache() -> None:
-    """Keep what Triton compiles in the user's cache folder, unless the user names another one."""
+    """Store Triton's compiled kernels in the user's cache folder, unless another one is set."""
     if "TRITON_CACHE_DIR" not in os.environ:
         os.environ["TRITON_CACHE_DIR"] = str(user_folders().user_cache_path / "triton")
 
@@ -240,8 +240,8 @@ def compare(
 ) -> Generator[None, None, None]:
     """Compare the likeliest tokens of both paths. Yields after each.
 
-    A difference within the rounding of the plain path is none (see TIE); it ends its reply. Raises
-    ModelError if there is any other.
+    A difference within the rounding of the plain path (see TIE) is accepted and ends its reply.
+    Raises ModelError for any other difference.
     """
     rounding = 0.0
     apart: list[tuple[float, str]] = []
@@ -272,7 +272,7 @@ def compare(
 def likeliest_tokens(
     loop: ReplyGenerator, prompt: PromptIds, clips: list[PromptClip]
 ) -> Iterator[int]:
-    """Yield the tokens of a reply, then EOS for ever."""
+    """Yield the tokens of a reply, then EOS forever."""
     for item in loop.reply(prompt, clips, TOKENS):
         if item is not None:
             yield item
@@ -285,7 +285,7 @@ def _largest(values: torch.Tensor) -> float:
 
 
 def step_seconds(loop: ReplyGenerator, prompt: Prompt) -> float:
-    """Return the seconds of a token behind `prompt`: the fastest of TIMINGS."""
+    """Return the seconds of a token after `prompt`: the fastest of TIMINGS."""
     for _ in loop.reply(*prompt, 1):
         pass
     times: list[float] = []

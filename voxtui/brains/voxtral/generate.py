@@ -22,18 +22,18 @@ GROWTH = 1024
 """Tokens by which a cache grows."""
 
 PREFILL_BUCKETS = (64, 384, 768)
-"""Lengths for which prefills are captured: a typed turn, one window of sound, two. A longer prompt
-is prefilled in parts of the last length."""
+"""Lengths for which prefills are captured: a typed turn, one window of sound, two windows. A longer
+prompt is prefilled in parts of the last length."""
 
 REHEARSED = (1, 1, 5, 15, 40)
-"""Seconds of the utterances that are answered at warm-up."""
+"""Lengths in seconds of the utterances that are answered at warm-up."""
 
 KV_BUCKET, LINEAR_UP_TO = 512, 4096
-"""KV lengths for which graphs are captured: multiples of KV_BUCKET up to LINEAR_UP_TO, then powers
-of two. Masked positions still cost time, so the steps are small."""
+"""Steps of the KV lengths for which graphs are captured: multiples of KV_BUCKET up to LINEAR_UP_TO,
+then powers of two. Masked positions still cost time, so the steps are small."""
 
 BROKEN = -1
-"""Token id that stands for logits that are not numbers."""
+"""The token id for logits that are not numbers."""
 
 
 class NotNumbers(Exception):
@@ -80,7 +80,7 @@ class Sampler:
         """the logits of the latest pick, as the model computed them"""
         self._broken = torch.full((1,), BROKEN, device=device)
         self.takes_likeliest = False
-        """take the likeliest token instead of drawing one, also in captured steps"""
+        """whether to take the likeliest token instead of drawing one, also in captured steps"""
 
     def start(self, prompt: list[int]) -> None:
         """Begin a reply to these token ids. The same prompt gives the same choices."""
@@ -92,14 +92,14 @@ class Sampler:
             self._seen.index_fill_(0, on_device(prompt, self._seen.device), True)
 
     def draw(self) -> None:
-        """Draw for the next pick: separately, because a captured step cannot hold a generator."""
+        """Draw for the next pick, separately: a captured step cannot hold a generator."""
         if self.takes_likeliest:
             self._race.fill_(1.0)
         elif self.temperature:
             self._race.exponential_(1.0, generator=self.generator)
 
     def pick(self, logits: Tensor) -> Tensor:
-        """Choose a token id, shape (1,), from (vocabulary,) logits. BROKEN if one is no number."""
+        """Choose a token id, shape (1,), from (vocabulary,) logits; BROKEN for NaN or infinity."""
         self.logits.copy_(logits)  # to float32
         sound = self.logits.isfinite().all()
         token = self._choose(self.process(self.logits)).view(1)
@@ -141,15 +141,15 @@ class Sampler:
 class RunCounts:
     prefills: int = 0
     prefilled: int = 0
-    """tokens"""
+    """the number of tokens"""
     steps: int = 0
 
 
 class ReplyGenerator:
     """Generates replies, and computes only what is new in a prompt. One thread at a time.
 
-    `queue_ahead`: launch the next step before the host has read the last token. On a CPU, which
-    computes at once, that would only delay the token.
+    With `queue_ahead` it launches the next step before the host has read the last token. On a CPU,
+    which computes at once, that would only delay the token.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class ReplyGenerator:
         self.queue_ahead = self._cuda if queue_ahead is None else queue_ahead
         self.graphs = Graphs()
         self.kv_buckets: list[int] = []
-        """KV lengths of the captured graphs; empty: nothing is captured"""
+        """the KV lengths of the captured graphs; empty if nothing is captured"""
         # Tensors that graphs read and write, besides the cache and the sampler's state.
         self.embeddings = decoder.embedding.new_zeros(
             PREFILL_BUCKETS[-1], decoder.embedding.shape[1]
@@ -179,7 +179,7 @@ class ReplyGenerator:
         self.token = torch.zeros(1, dtype=torch.long, device=device)
         self._position = torch.zeros(1, dtype=torch.long, device=device)
         self._next_position = 0
-        """the same number on the host, so that no copy from the device is needed"""
+        """the value of `_position` on the host, so that no copy from the device is needed"""
         self._ring = [torch.zeros(1, dtype=torch.long, pin_memory=self._cuda) for _ in range(4)]
 
     @property
@@ -192,7 +192,7 @@ class ReplyGenerator:
             self.embeddings.zero_()
 
     def capture(self, record: Record) -> Generator[float, None, None]:
-        """Capture everything that a turn launches. Yields the fraction done after each part.
+        """Capture all launches of a turn. Yields the fraction done after each part.
 
         Empties the cache, which then keeps its size. Raises the errors of `record`.
         """
@@ -231,10 +231,9 @@ class ReplyGenerator:
     def reply(
         self, prompt: PromptIds, clips: list[PromptClip], most: int
     ) -> Generator[int | None, None, None]:
-        """Yield the tokens of the reply to `prompt`, at most `most`; None between earlier stages.
+        """Yield at most `most` tokens of the reply to `prompt`; None between earlier stages.
 
-        Sets `encoded_at` and `prefilled_at` with the first token. Raises NotNumbers,
-        PromptTooLong.
+        Sets `encoded_at` and `prefilled_at` with the first token. Raises NotNumbers, PromptTooLong.
         """
         rows = yield from self._encode(clips)
         self.encoded_at = time.monotonic()
@@ -302,7 +301,7 @@ class ReplyGenerator:
         self.calls.prefilled += len(prompt) - start
 
     def _shape(self, first: int, new: int) -> tuple[int, int, bool]:
-        """Return how many positions to compute, how many to attend to, and if a mask is needed.
+        """Return how many positions to compute and to attend to, and whether a mask is needed.
 
         Uses the shape of a graph if one fits: surplus positions are masked, and overwritten later.
         """

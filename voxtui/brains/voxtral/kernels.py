@@ -1,4 +1,4 @@
-"""The work of a decode step in Triton: each weight, key and value is read once, by all of the GPU.
+"""A decode step in Triton: all of the GPU reads each weight, key and value once.
 
 Tests on a CPU compare it with torch's operations, in Triton's interpreter. On the user's GPU, the
 fast path must give the tokens of the plain one before it answers.
@@ -27,11 +27,11 @@ BLOCK = (4, 1024, 4)
 """Rows, columns and warps of a product. Voxtral's smallest has 3072 rows: 768 blocks, 132 SMs."""
 
 CUT = (32, 32)
-"""Parts of the cache for each key head, and positions that a block reads at a time:
-with Voxtral's 8 key heads 256 blocks for 132 SMs from 1,024 positions on, 128 at 512."""
+"""Parts of the cache per key head, and positions that a block reads at a time. With Voxtral's 8 key
+heads there are 256 blocks for 132 SMs from 1,024 positions on, and 128 at 512."""
 
 GROUP = 16
-"""Rows of the smallest product of the tensor cores; a key head has 4 query heads."""
+"""Rows of the tensor cores' smallest product; a key head has 4 query heads."""
 
 
 @triton.jit
@@ -86,7 +86,7 @@ def product(
     eps: float = 0.0, added: Tensor | None = None, gated: bool = False,
     block: tuple[int, int, int] | None = None,
 ) -> Tensor:  # fmt: skip
-    """(1, in) by (out, in) `weight` to (1, out), summed in float32.
+    """Multiply (1, in) by (out, in) `weight` to (1, out), summed in float32.
 
     `scales`: (out,), for a weight of e4m3. `norm`: the weight of an RMS norm of `x` before.
     `gated`: multiply SiLU of the first half of the result by the second half. `added`: a tensor
@@ -192,10 +192,10 @@ def attend(
     qkv: Tensor, position: Tensor, cos: Tensor, sin: Tensor, kv: Tensor, heads: int,
     cut: tuple[int, int] = CUT,
 ) -> Tensor:  # fmt: skip
-    """Return what the `heads` query heads of one new position attend to.
+    """Return the attention of the `heads` query heads of one new position.
 
     `qkv`: (1, all heads * size). `kv`: (2 * key heads, capacity, size), keys, then values. The
-    positions before `position`, (1,) on the device, are attended to. The new keys and values are
+    heads attend to the positions before `position`, (1,) on the device. The new keys and values are
     rotated by their row of `cos` and `sin`, and stored. The host never needs the position.
     """
     key_heads, capacity, size = kv.shape[0] // 2, kv.shape[1], kv.shape[2]

@@ -1,4 +1,4 @@
-"""The model's thread, the work on it, and what a failure there means."""
+"""The model's thread, its work, and the consequences of failures there."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from voxtui.dialogue.protocols import Progress
 
 FAILURES = 2
-"""Failed turns in a row after which the model counts as lost."""
+"""Number of failed turns in a row after which the model counts as lost."""
 
 RESTART = "Restart voxtui to load Voxtral again."
 
 POLL_SECONDS = 0.2
 
 Tokens: TypeAlias = "Callable[[], Generator[int | None, None, None]]"
-"""Begins work, which yields tokens, and None where it can be stopped."""
+"""Begins work that yields tokens, and None where it can be stopped."""
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class ModelWork(Speculation[int]):
 
 @dataclass(slots=True)
 class PrefillTimes:
-    """When a reply's audio was encoded and its prompt prefilled (monotonic seconds)."""
+    """The monotonic times at which a reply's audio was encoded and its prompt prefilled."""
 
     encoded_at: float | None = None
     prefilled_at: float | None = None
@@ -73,10 +73,10 @@ class PrefillTimes:
 
 
 class ModelThread:
-    """Runs work one after the other. Counts its failures.
+    """Runs one work after another, and counts failures.
 
-    `recover(error, again)` is called on the thread after each failure; `again`: one more and the
-    model is lost. It returns True if it ended the cause, so that the count begins anew.
+    `recover(error, again)` is called on the thread after each failure; `again` if one more makes
+    the model lost. It returns True if it removed the cause, so that the count begins anew.
     """
 
     def __init__(self, recover: Callable[[Exception, bool], bool]) -> None:
@@ -84,13 +84,13 @@ class ModelThread:
         self._thread: SpeculationThread | None = None
         self._failures = 0
         self.lost = False
-        """the device is unusable until the process ends"""
+        """whether the device is unusable until the process ends"""
 
     def start(self) -> None:
         self._thread = SpeculationThread("voxtui-voxtral")
 
     def request(self, work: ModelWork) -> ModelWork:
-        """Begin `work`, in place of what is under way. Raises ModelError before `start`."""
+        """Begin `work` in place of the present work. Raises ModelError before `start`."""
         if self._thread is None:
             raise ModelError("Voxtral is not loaded.")
         return self._thread.request(work)
@@ -103,7 +103,7 @@ class ModelThread:
             raise self._explained(error) from error
 
     def guarded(self, work: Tokens) -> Tokens:
-        """Return `work`, changed to recover if it fails."""
+        """Return `work` with recovery after a failure."""
 
         def guarded() -> Generator[int | None, None, None]:
             try:
@@ -121,7 +121,7 @@ class ModelThread:
 
     @property
     def newest(self) -> ModelWork | None:
-        """The work that was requested last, for tests and benchmarks to wait for."""
+        """The newest work, for tests and benchmarks to wait for."""
         newest = self._thread.newest if self._thread is not None else None
         return newest if isinstance(newest, ModelWork) else None
 
@@ -131,13 +131,13 @@ class ModelThread:
             thread.close()
 
     def abandon(self) -> None:
-        """Leave the thread to work that does not end. The model is lost."""
+        """Give up the thread because its work does not end. The model is lost."""
         thread, self._thread, self.lost = self._thread, None, True
         if thread is not None:
             thread.close(wait=False)
 
     def _explained(self, error: Exception) -> Exception:
-        """Return a ModelError with one sentence for `error`; `error` itself if it is a bug."""
+        """Return a ModelError with one sentence for `error`, or `error` itself if it is a bug."""
         sentence = sentence_of(error)
         if sentence is None:
             return error

@@ -1,4 +1,4 @@
-"""Voxtral's prompt as a list of integers, and text to tokens and back. No weights, no tensors."""
+"""Voxtral's prompt as a list of integers; text to tokens and back. Needs no tensors."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ AUDIO, BEGIN_AUDIO, TRANSCRIBE = 24, 25, 34
 """Control tokens of the tekken vocabulary, version 7."""
 
 WINDOW_SAMPLES = 480_000
-"""30 s: the encoder takes whole windows, the last one padded with zeros."""
+"""Samples of a window (30 s). The encoder takes whole windows, padded with zeros."""
 
 WINDOW_TOKENS = 375
-"""One audio token for every 80 ms of a window, sound or padding."""
+"""Audio tokens of a window, one for every 80 ms of sound or padding."""
 
 _CLIP_BITS = 20
 
 PromptIds = list[int]
 """A prompt: token ids, and for each audio token a negative number that encodes its clip and its
-index. Two prompts share a prefix where their ids are equal."""
+index. Two prompts share a prefix as far as their ids are equal."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -49,7 +49,7 @@ class PromptClip:
     number: int
     """a number that is unique in this process"""
     samples: Samples
-    """without zeros at the end, which equal the padding of a window"""
+    """the sound without zeros at the end, which equal the padding of a window"""
 
     @property
     def windows(self) -> int:
@@ -61,7 +61,7 @@ class PromptClip:
 
 
 def clip_of(prompt_id: int) -> tuple[int, int]:
-    """Return the clip's number and the index within it of a negative prompt id."""
+    """Return the clip's number, and the index within it, from a negative prompt id."""
     code = -prompt_id - 1
     return code >> _CLIP_BITS, code & ((1 << _CLIP_BITS) - 1)
 
@@ -71,7 +71,7 @@ def token_ids(prompt_ids: Iterable[int]) -> list[int]:
 
 
 def without_trailing_zeros(samples: Samples) -> Samples:
-    """Remove zeros at the end, so that they open no window of their own."""
+    """Remove zeros at the end, so that they need no window of their own."""
     import numpy as np
 
     sounding = np.flatnonzero(samples)
@@ -99,11 +99,11 @@ def chat(
     tools: Sequence[Tool] = (),
     calls: Sequence[FinishedCall] = (),
 ) -> PromptIds:
-    """Return the prompt for a reply to `user_input`. None: its certain part while the user speaks.
+    """Return the prompt for a reply to `user_input`; None: only its certain part, during speech.
 
-    The model refuses a system prompt together with audio, so the instruction is the text before
-    the first audio, and the line with the time is the text before each. It expects the `tools`
-    before the user's last part, and nowhere else.
+    The model refuses a system prompt together with audio, so the instruction is the text before the
+    first audio, and the line with the time is the text before each. It expects the `tools` before
+    the user's last part, and nowhere else.
     """
     parts: list[str | Iterable[int]] = [[BOS]]
     before = instruction
@@ -158,7 +158,7 @@ def _json(value: object) -> str:
 
 
 def transcription(clip: PromptClip, language: Sequence[int] = ()) -> PromptIds:
-    """Return the prompt for a transcript. `language`: tokens of `lang:es`; none: it is detected."""
+    """Return the prompt for a transcript. `language`: tokens of `lang:es`; none to detect it."""
     return [BOS, INST, BEGIN_AUDIO, *clip.prompt_ids(), END_INST, *language, TRANSCRIBE]
 
 
@@ -179,11 +179,11 @@ class Tekken:
         return self._tekkenizer.encode(text, bos=False, eos=False)
 
     def piece(self, token: int) -> bytes:
-        """Return the bytes of a token; nothing for a control token."""
+        """Return the bytes of a token; none for a control token."""
         return self._tekkenizer.id_to_byte_piece(token)
 
     def read_call(self, tokens: Iterable[int]) -> ToolCall:
-        """Return the first call of a written list; one without a name if it cannot be read."""
+        """Return the first call of a list of calls; one without a name if it is invalid."""
         try:
             call, *_ = json.loads(b"".join(map(self.piece, tokens)))
             name, arguments = call["name"], dict(call["arguments"])
@@ -204,7 +204,7 @@ def offered(options: ReplyOptions) -> tuple[Tool, ...]:
 class PromptHistory:
     """Makes the prompts of a conversation, in which the user's voice stays sound.
 
-    The same utterance is the same clip each time, so it is encoded once. On the model's thread.
+    An utterance is always the same clip, so it is encoded once. Runs on the model's thread.
     """
 
     def __init__(self, tekken: Tekken, instruction: str) -> None:
@@ -239,7 +239,7 @@ class PromptHistory:
         return prompt, clips
 
     def clip(self, utterance: Utterance) -> PromptClip:
-        """Return the clip of an utterance, the same one each time."""
+        """Return the clip of an utterance, always the same one."""
         for whose, clip in self._clips:
             if whose.is_same(utterance):
                 return clip
@@ -249,7 +249,7 @@ class PromptHistory:
 
     @contextlib.contextmanager
     def passing(self) -> Generator[None]:
-        """Forget at the end of the block the clips that it added."""
+        """Remove, at the end of the context, the clips that were added inside it."""
         before = list(self._clips)
         try:
             yield
@@ -269,7 +269,7 @@ class PromptHistory:
 
 
 class Detokenizer:
-    """Turns tokens into text at once: whole characters, and none that a terminal would obey."""
+    """Turns tokens into text at once: whole characters, without control characters."""
 
     def __init__(self, tekken: Tekken) -> None:
         self._tekken = tekken
@@ -279,5 +279,5 @@ class Detokenizer:
         return strip_control_characters(self._decoder.decode(self._tekken.piece(token)))
 
     def rest(self) -> str:
-        """Return the replacement for bytes that never became a character."""
+        """Return the replacement for bytes that never completed a character."""
         return self._decoder.decode(b"", final=True)

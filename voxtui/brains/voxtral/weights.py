@@ -1,9 +1,9 @@
-"""Load Voxtral: choose the device, load the weights, and make them fp8 if that hears as well.
+"""Load Voxtral: choose the device, load the weights, and make them fp8 if that costs no accuracy.
 
 fp8 weights are e4m3 values with a scale per output channel, which halve the bytes per token. Only
-the weights of the language model's layers are rounded; products use the type of the input. The
-fast path reads them as they are. The plain path converts each weight for each product, which takes
-longer than bfloat16 weights. The audio encoder and the last layer keep their weights.
+the weights of the language model's layers are rounded; products use the type of the input. The fast
+path reads them directly. The plain path converts each weight for each product, which takes longer
+than bfloat16 weights. The audio encoder and the last layer keep their weights.
 """
 
 # torch and transformers are typed in part only.
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from voxtui.settings.schema import Config, Sampling
 
 CAPACITY = 4096
-"""Tokens of cache at first: five spoken turns, their replies, and some text."""
+"""Initial tokens of cache: five spoken turns, their replies, and some text."""
 
 WRITING_CAPACITY = 1024
 """Tokens of cache for a transcript."""
@@ -56,17 +56,17 @@ LARGEST = 448.0
 """The largest e4m3 number."""
 
 FP8_CAPABILITY = (8, 9)
-"""The first GPUs that convert e4m3 in hardware: Ada and Hopper."""
+"""Capability of the first GPUs that convert e4m3 in hardware: Ada and Hopper."""
 
 HINT = 'Set brain.voxtral.quantization = "none".'
 
 AGREEMENT = 0.95
-"""Least share of the tokens of the transcripts that must stay the likeliest ones."""
+"""Minimum share of the transcripts' tokens that must stay the likeliest ones."""
 
 CLIPS = Path(__file__).parents[2] / "data" / "clips"
 
 TRANSCRIPT_TOKENS = 64
-"""Most tokens of the transcript of a packaged clip."""
+"""Maximum tokens of the transcript of a packaged clip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +74,16 @@ class LoadedModel:
     tekken: Tekken
     generator: ReplyGenerator
     transcriber: ReplyGenerator
-    """the loop that transcribes, on the weights of `generator`"""
+    """the loop that transcribes, with the weights of `generator`"""
     on_gpu: bool
     device: str
-    """the device and its weights, for people"""
+    """the device and its weights, in plain words"""
 
 
 def load_model(directory: Path, config: Config, notify: Callable[[str], object]) -> LoadedModel:
     """Load `directory` onto the best device. Raises ModelError.
 
-    `notify` gets a sentence for each setting that this machine cannot follow.
+    `notify` receives a sentence for each setting that is impossible on this machine.
     """
     try:
         tekken = Tekken(directory)
@@ -120,7 +120,7 @@ def load_model(directory: Path, config: Config, notify: Callable[[str], object])
 
 
 def _quantise(decoder: Decoder, embedder: AudioEmbedder, notify: Callable[[str], object]) -> bool:
-    """Apply fp8 weights. Return False, with a sentence, if they do not work or hear worse.
+    """Apply fp8 weights. Return False, with a sentence, if they fail or cost accuracy.
 
     `decoder` may then hold them all the same.
     """
@@ -137,7 +137,7 @@ def _quantise(decoder: Decoder, embedder: AudioEmbedder, notify: Callable[[str],
 def reply_generator(
     decoder: Decoder, embedder: AudioEmbedder, sampling: Sampling, capacity: int
 ) -> ReplyGenerator:
-    """Return a loop over these weights, with a cache of its own for `capacity` tokens."""
+    """Return a loop over these weights, with its own cache of `capacity` tokens."""
     sampler = Sampler(
         decoder.head.shape[0],
         EOS,
@@ -168,7 +168,7 @@ def gpu_bytes() -> int | None:
 
 
 def best_dtype(device: torch.device) -> torch.dtype | str:
-    """Return bfloat16, or float16 where the GPU lacks it; the checkpoint's type on a CPU."""
+    """Return bfloat16, or float16 if the GPU lacks it; the checkpoint's type on a CPU."""
     if device.type != "cuda":
         return "auto"
     return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.half
@@ -209,7 +209,7 @@ class Fp8Weight:
     """Replaces an (out, in) weight wherever `functional.linear` takes one.
 
     torch calls `__torch_function__` of any argument that has it
-    (https://docs.pytorch.org/docs/stable/notes/extending.html), so the model has no second path.
+    (https://docs.pytorch.org/docs/stable/notes/extending.html), so the model needs no second path.
     """
 
     def __init__(self, weight: Tensor) -> None:
@@ -265,15 +265,15 @@ def quantise(decoder: Decoder) -> None:
 
 
 class AccuracyCheck:
-    """Compare the weights of a decoder with what they were, on transcripts of packaged clips.
+    """Compares the weights of a decoder with earlier ones, on transcripts of packaged clips.
 
-    Made before the weights change. Each position of a transcript is computed with the words before
-    it as they were, so that one other word does not change all later ones.
+    Made before the weights change. Each position of a transcript is computed after the earlier
+    words, so that one different word does not change all later ones.
     """
 
     def __init__(self, decoder: Decoder, embedder: AudioEmbedder) -> None:
         self._heard: list[tuple[list[int], Tensor, int]] = []
-        """token ids, the rows of the sound, and where the transcript begins"""
+        """token ids, the rows of the sound, and the start of the transcript"""
         sampler = Sampler(decoder.head.shape[0], EOS, decoder.embedding.device)
         loop = ReplyGenerator(decoder, embedder, sampler, WRITING_CAPACITY)
         for clip in packaged_clips():
@@ -289,7 +289,7 @@ class AccuracyCheck:
         self._before = self._likeliest(decoder)
 
     def agreement(self, decoder: Decoder) -> float:
-        """Return the share of positions whose likeliest token is still the same."""
+        """Return the share of positions whose likeliest token is unchanged."""
         pairs = [
             before == after
             for before, after in zip(self._before, self._likeliest(decoder), strict=True)

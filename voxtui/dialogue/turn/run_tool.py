@@ -48,7 +48,7 @@ def run_call(
         report = replace(report, detail=f"{tool.name} needs a key, which nobody can press here.")
     elif needs_key and not _confirmed(call, handle, dialogue):
         end = CallOutcome.CANCELLED if cancelled.is_set() else CallOutcome.REFUSED
-        report = replace(report, outcome=end, detail="Then I leave it.")
+        report = replace(report, outcome=end, detail="I won't do that.")
     else:
         emit(ToolCalled(handle.number, call))
         if tool.run is None:

@@ -95,12 +95,12 @@ def _impossible(schema: Schema, definitions: Container[str]) -> str:
         (schema.minimum, schema.maximum, "values"),
     ):
         if low is not None and high is not None and low > high:
-            return f"the least number of {name} is larger than the most"
+            return f"the minimum number of {name} is larger than the maximum"
     missing = sorted({*schema.required} - {*schema.properties})
     if schema.additional_properties is False and missing:
-        return f"{missing[0]!r} is required and no property"
+        return f"{missing[0]!r} is required but not a property"
     own = schema.ref in (None, "#") or str(schema.ref).removeprefix("#/$defs/") in definitions
-    return "" if own else f"{schema.ref!r} is none of its own $defs"
+    return "" if own else f"{schema.ref!r} is not in its own $defs"
 
 
 def _is_circular(schema: Schema, whole: Schema, seen: tuple[str, ...] = ()) -> bool:

@@ -326,7 +326,7 @@ class Upload:
 
 def _without_path(error: InputError, path: str) -> str:
     return str(error).replace(f"{path}: ", "The file ") + (
-        " Taken are WAV, FLAC, OGG (Vorbis, Opus), MP3 and AIFF."
+        " Supported formats: WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF."
     )
 
 

@@ -101,7 +101,7 @@ class Conversation:
         """Remove an item. Return it."""
         item = self._find(name, "item_delete_invalid_item_id")
         if item.status == "in_progress":
-            raise invalid("The item is still being made. Cancel its response.", "item_id")
+            raise invalid("The item is still being created. Cancel its response first.", "item_id")
         self._items.remove(item)
         if item.turn is not None:
             self._engine.post(RemovePart(item.turn, user=item.role == "user"))
@@ -117,7 +117,9 @@ class Conversation:
                 "item_truncate_invalid_item_id",
             )  # fmt: skip
         if event.content_index != 0:
-            raise invalid("The item has one part, 0.", "content_index")
+            raise invalid(
+                "content_index must be 0, because the item has one part.", "content_index"
+            )
         if not 0 <= event.audio_end_ms <= round(item.seconds * 1000):
             raise invalid(
                 f"The audio of the item lasts {item.seconds * 1000:.0f} ms.", "audio_end_ms"

@@ -1,4 +1,4 @@
-"""True answers about the assistant, by the configuration: a language model would invent them."""
+"""True answers about the assistant from the configuration, which a language model would invent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMS = compile_forms(
 
 
 def about_itself(words: str, sends_to: str, config: Config) -> str | None:
-    """Return the answer to a question about the assistant itself; None for any other words."""
+    """Return the answer to a question about the assistant itself, or None for other words."""
     plain = re.sub(r"\b(what|who|how|where)'s\b", r"\1 is", words.lower().replace("’", "'"))
     plain = " ".join(re.sub(r"[^\w'\- ]+", " ", plain).split())
     kind = next((kind for kind, _ in matches(FORMS, plain)), None)
@@ -44,7 +44,7 @@ _HERE = re.compile(r"timer|reminder|alarm|countdown|remind|wake|notify|alert", r
 
 
 def doubt(reply: str) -> str | None:
-    """Return a sentence that corrects `reply`, if it claims to have done something; else None."""
+    """Return a sentence that corrects `reply` if it claims an action, else None."""
     reply = reply.replace("’", "'")
     claims = [claim for form in _CLAIMS if (claim := form.search(reply))]
     if not claims:

@@ -1,4 +1,4 @@
-"""Questions about the time and the date, here and where the zone data of this machine reaches."""
+"""Answer questions about time and date, here and in the places of this machine's zone data."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _between(first_words: str, second_words: str, today: date) -> Fact | None:
 
 
 def _name(named: str) -> str:
-    """Return the beginning of an answer: the feast or the near day by name, else `That`."""
+    """Return the beginning of an answer: the name of a holiday or a near day, else `That`."""
     low = named.lower()
     if _FEAST.fullmatch(low):
         feast = re.sub(r"^the | this year$| next year$| (?:in )?\d{2} ?\d{2}$", "", low)
@@ -112,7 +112,7 @@ _ZONE = re.compile(r"^the |(?: standard| daylight)? time ?zone$| (?:standard )?t
 
 
 def time_in(place: str, now: datetime) -> datetime | None:
-    """Return the local time of a city or country at `now` (aware); None if it is not certain."""
+    """Return the local time of a city or country at `now` (aware), or None if it is ambiguous."""
     low = re.sub(r"^the |(?: standard| daylight)$", "", _ZONE.sub("", place.lower()).strip())
     try:
         times = [now.astimezone(ZoneInfo(name)) for name in _zones().get(low, ())]

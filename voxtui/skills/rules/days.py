@@ -11,7 +11,7 @@ from voxtui.skills.rules.spoken import MONTHS, WEEKDAYS, say_day
 
 FIRST_GREGORIAN_YEAR = 1583
 FURTHEST = 40_000
-"""Most days, weeks, months or years of `in 3 weeks`."""
+"""Maximum number of days, weeks, months or years in `in 3 weeks`."""
 
 _FEAST, _SHIFT, _AWAY, _WEEKDAY, *_DATES = (
     pattern(PARTS[part])
@@ -29,7 +29,7 @@ _FEASTS = {
     "christmas": (12, 25), "christmas eve": (12, 24), "boxing": (12, 26), "new year": (1, 1),
     "new years": (1, 1), "new years eve": (12, 31), "valentines": (2, 14), "halloween": (10, 31),
 }  # fmt: skip
-"""Month and day of the feasts but Easter, without apostrophes and `day`."""
+"""Month and day of the holidays except Easter, without apostrophes and `day`."""
 
 
 class Ambiguous(Exception):
@@ -37,9 +37,9 @@ class Ambiguous(Exception):
 
 
 def read_day(text: str, today: date, backwards: bool = False) -> date | None:
-    """Return the next day of a `day` of the forms, or the last one if `backwards`; None: no such.
+    """Return the next day that a `day` of the forms means, or the last one if `backwards`.
 
-    Raises Ambiguous for `next Friday`.
+    None if there is no such day. Raises Ambiguous for `next Friday`.
     """
     low = text.lower()
     try:
@@ -92,7 +92,7 @@ def _weekday(named: re.Match[str], today: date, backwards: bool) -> date:
 def _of_year(
     feast: tuple[int, int], year: str | int | None, today: date, backwards: bool
 ) -> date | None:
-    """Return a month and day in `year`, else the next after today. Raises ValueError."""
+    """Return a month and day in `year`, or the next one after today. Raises ValueError."""
     chosen = today.year if year is None else int(str(year).replace(" ", ""))
     day = _easter(chosen) if feast is _EASTER else date(chosen, *feast)
     if year is not None or not day or not (day > today if backwards else day < today):
@@ -101,7 +101,7 @@ def _of_year(
 
 
 def _easter(year: int) -> date | None:
-    """Return the Western Easter Sunday, by the rule of Meeus, Jones and Butcher."""
+    """Return Western Easter Sunday by the algorithm of Meeus, Jones and Butcher."""
     if year < FIRST_GREGORIAN_YEAR:
         return None
     a, (b, c) = year % 19, divmod(year, 100)

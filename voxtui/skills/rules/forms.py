@@ -23,7 +23,7 @@ def read_tables(file: str | Path) -> dict[str, Any]:
 
 
 def expand(form: str, parts: Mapping[str, str]) -> str:
-    """Return `form` with each `{part}` that it names, whose groups lose their names there."""
+    """Return `form` with each `{part}` replaced by its pattern, whose groups lose their names."""
     return _PART.sub(lambda name: f"(?:{_GROUP.sub('?:', expand(parts[name[1]], parts))})", form)
 
 
@@ -35,7 +35,7 @@ def compile_forms(
 
 
 def matches(forms: Forms, text: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each request whose form is the whole of `text`, and the words of its groups."""
+    """Yield each request with a form that matches all of `text`, and the words of its groups."""
     for kind, patterns in forms.items():
         for pattern in patterns:
             if found := pattern.fullmatch(text):

@@ -1,4 +1,4 @@
-"""Read times of day, and the moment that `tomorrow at nine` means."""
+"""Read times of day, and the moment of words such as `tomorrow at nine`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PIECE = pattern(
 _CLOCK = english("clock_times")
 
 _EARLIEST_BARE, _NOON = 7, 12
-"""Hours of another day that are taken as the morning if nothing else is said."""
+"""Range of hours without am or pm that mean the morning of another day."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class _Moment:
     hour: int | None = None
     minute: int = 0
     certain: bool = False
-    """the hour is one of 24"""
+    """whether the hour is one of 24"""
 
 
 def read_moment(text: str, now: datetime) -> datetime:
@@ -111,7 +111,7 @@ def _resolve(wanted: _Moment, now: datetime) -> datetime:
 
 
 def _next(wanted: _Moment, day: date, hour: int, now: datetime) -> datetime | None:
-    """Return the wanted time of a day, if it is after `now`. It may come twice in a night."""
+    """Return the wanted time on a day if it is after `now`. It may occur twice in a night."""
     for fold in (0, 1):
         moment = datetime.combine(day, time(hour, wanted.minute, fold=fold))
         if utc(moment) > utc(now):

@@ -1,4 +1,4 @@
-"""The meanings that the rules find in a sentence."""
+"""The meanings that the rules recognise in a sentence."""
 
 from __future__ import annotations
 
@@ -13,50 +13,50 @@ class Fact:
     kind: str
     """`time`, `date`, `year`, `month`, `days`, `seconds`, `number` or `unit`"""
     value: object
-    """the result, as the tests compare it"""
+    """the result, in a form that tests can compare"""
     sentence: str
     language: str = "en"
     """the language of `sentence`, as in SkillAnswer"""
     pace: float = 1.0
-    """the speed of the voice, as in SkillAnswer"""
+    """the factor on the speed of the voice, as in SkillAnswer"""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     sentence: str
     retry: str = ""
-    """the request with `{}` where the user's next words belong; empty: nothing to complete"""
+    """the request with `{}` for the user's next words; empty if there is nothing to complete"""
 
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """The timer that is meant. All fields empty: the only one."""
+    """The timer that is meant; the only one if all fields are empty."""
 
     name: str = ""
     seconds: float = 0.0
-    """the length of the timer"""
+    """the length of the timer in seconds"""
     every: bool = False
 
 
 Do = StrEnum("Do", "START CANCEL PAUSE RESUME STATUS ADD REMOVE")
-"""The things that can be done to a timer."""
+"""The actions on a timer."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimerRequest:
     do: Do
     which: Which = Which()
-    """the timer that is meant; of START: the name of the new one"""
+    """the timer that is meant; for START, the name of the new one"""
     seconds: float = 0.0
-    """the length of a new timer, or the change"""
+    """the length in seconds of a new timer, or the change"""
 
 
 @dataclass(frozen=True, slots=True)
 class NewReminder:
     at: datetime
-    """local time"""
+    """the local time"""
     about: str
-    """the subject of the reminder; empty: an alarm"""
+    """the subject of the reminder; empty for an alarm"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class ListReminders:
 @dataclass(frozen=True, slots=True)
 class CancelReminder:
     about: str = ""
-    """the subject of a reminder; empty: the only one"""
+    """the subject of a reminder; empty for the only one"""
     every: bool = False
 
 

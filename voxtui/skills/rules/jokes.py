@@ -1,4 +1,4 @@
-"""Jokes that have a point, and what the point is."""
+"""Jokes that have a point, and an explanation of the point."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FORMS = english("jokes")
 @dataclass(frozen=True, slots=True)
 class Joke:
     about: str
-    """words of its subjects, or their beginnings, between spaces"""
+    """the words of its subjects, or their beginnings, between spaces"""
     text: str
     point: str
 

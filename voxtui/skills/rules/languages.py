@@ -1,4 +1,4 @@
-"""The time, what was said, and letters, in each language in which a model answers."""
+"""Answer about the time, the user's earlier words and letters, in each language of a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from voxtui.skills.rules.forms import Forms, compile_forms, matches, read_tables
 from voxtui.skills.rules.intents import Fact
 
 SLOWER = 0.75
-"""The pace of an answer that is said more slowly."""
+"""The pace of an answer that is requested more slowly."""
 
 _SIGNS = {"'": "apostrophe", "’": "apostrophe", "-": "hyphen"}
 _WORD_PARTS = {
@@ -37,7 +37,7 @@ class _Language:
     code: str
     before: re.Pattern[str]
     after: re.Pattern[str]
-    """courtesy around a request"""
+    """the pattern of courtesy around a request"""
     forms: Forms
     texts: dict[str, str]
     """the answers, and the other texts of the table"""
@@ -46,7 +46,7 @@ class _Language:
 
 
 def understand(text: str, now: datetime, past: Past) -> Fact | None:
-    """Return the answer to `text`, words without punctuation, in its language; None: unknown."""
+    """Return the answer to `text`, words without punctuation, in its language, or None."""
     folded = _fold(text)
     for language in LANGUAGES:
         begin, end = language.before.match(folded).end(), len(folded)  # type: ignore[union-attr]
@@ -105,7 +105,7 @@ def _clock(language: _Language, time: datetime, where: str) -> Fact:
 
 
 def _questions(said: list[PastTurn]) -> list[PastTurn]:
-    """Return the questions; none if words are missing, because those may be one."""
+    """Return the questions; none if a turn's words are missing, as it may be a question."""
     if any(turn.user_text.startswith(AUDIO_INPUT) for turn in said):
         return []
     return [one for one in said if one.user_text.endswith("?") or _QUESTION.match(one.user_text)]

@@ -1,4 +1,4 @@
-"""Bring a sentence into the form that the rules read: plain words, and numbers as digits."""
+"""Normalise a sentence for the rules: plain words, and numbers as digits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _DECIMAL = re.compile(r"\d+(?:\.\d+)?")
 _PLAIN = re.compile(r"\d+(?:\.\d+)?|[-+*/%()×÷^=]")
 _SIGNED = re.compile(r"[\d.+*/^()×÷=-]*[+*×÷^()=][\d.+*/^()×÷=-]*|-\d+(?:\.\d+)?")
-"""A chunk such as `3+4`, which can be nothing but a sum. `10-4` and `24/7` may be other things."""
+"""Matches a chunk such as `3+4`, which must be a sum. `10-4` and `24/7` may be something else."""
 
 _BEFORE, _AFTER = pattern("^{courtesy}"), pattern("(?: {thanks})+$")
 
@@ -30,7 +30,7 @@ _BEFORE, _AFTER = pattern("^{courtesy}"), pattern("(?: {thanks})+$")
 def normalise(sentence: str) -> str:
     """Return the words of `sentence`, separated by single spaces, with numbers as digits.
 
-    No sign is dropped that a rule would need, so a sentence that no rule knows stays unknown.
+    It drops no sign that a rule would need, so a sentence that no rule knows stays unknown.
     """
     sentence = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), sentence)
     for spelling, replacement in _SPELLING:
@@ -64,7 +64,7 @@ def _digits(words: list[str]) -> list[str]:
 
 
 def _number(words: list[str], place: int) -> tuple[Decimal, int, str]:
-    """Return the number at `place`, the place after it, and the kind of its last word, if any."""
+    """Return the number at `place`, the index after it, and the kind of its last word, if any."""
     total = group = Decimal(0)
     kind, smallest, sure = "", 10**12, (Decimal(0), place, "")
     while True:
@@ -123,7 +123,7 @@ _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def seconds_in(span: str) -> float:
-    """Return the seconds of a text that is a `span` of the forms: 5,400 for `1 hour and a half`."""
+    """Return the seconds of a `span` of the forms: 5,400 for `1 hour and a half`."""
     span = _QUARTER.sub(lambda said: f"{45 if said[0].startswith('3') else 15} minutes", span)
     total = 0.0
     for item in _COUNTED.finditer(span):

@@ -1,4 +1,4 @@
-"""Names of people and pets that the user told in passing: `my sister Anna`."""
+"""Recall names of people and pets that the user mentioned, such as `my sister Anna`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _NAMED = tuple(chain(*compile_forms(ENGLISH["people_named"], PARTS, flags=0).val
 _UNSURE, _CORRECTS, _ABOUT_ONESELF = map(pattern, ("{unsure}", "{corrects}", "{oneself}"))
 
 _SURELY_WHOLE = 2
-"""Turns of a history from which nothing was dropped yet."""
+"""Number of turns up to which nothing was dropped from a history."""
 
 
 def understand(text: str, past: Past) -> Fact | None:
-    """Return the name of one that the user named in `past`, or who that is; None if unsure."""
+    """Return the name of somebody in `past`, or who has a name; None if it is not certain."""
     for kind, words in matches(_ASKED, text):
         if kind == "own":
             return _unknown(past)
@@ -44,7 +44,7 @@ def _calls(full: str) -> tuple[str, str]:
 
 
 def _unknown(past: Past) -> Fact | None:
-    """Return that a fact about the user is unknown; None if a turn may hold it."""
+    """Return that a fact about the user is unknown, or None if a turn may mention it."""
     if len(past) > _SURELY_WHOLE:
         return None
     for turn in past:
@@ -57,7 +57,7 @@ def _unknown(past: Past) -> Fact | None:
 
 
 def _named(past: Past) -> list[tuple[str, bool, str]]:
-    """Return each name in the user's words, if it is of the user's own, and the relation."""
+    """Return each name in the user's words, whether it belongs to the user, and the relation."""
     named: list[tuple[str, bool, str]] = []
     for turn in past:
         if turn.attached:

@@ -1,4 +1,4 @@
-"""Say numbers, lists, spans of time, days and moments."""
+"""Put numbers, lists, durations, days and moments into words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MONTHS = (
     "october", "november", "december",
 )  # fmt: skip
 MOST_DIGITS = 15
-"""Most digits of a whole number that is said digit by digit."""
+"""Maximum digits of a whole number; a larger one is spoken as a power of 10."""
 
 
 def ordinal(number: int) -> str:
@@ -51,7 +51,7 @@ def spoken_list(parts: list[str]) -> str:
 
 
 def say_span(seconds: float, parts: int = 2) -> str:
-    """Return `1 hour and 5 minutes`: the largest units, `parts` at most, rounded down."""
+    """Return `1 hour and 5 minutes`: at most `parts` of the largest units, rounded down."""
     rest, said = int(seconds), list[str]()
     for name, size in (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1)):
         count, rest = divmod(rest, size)
@@ -61,7 +61,7 @@ def say_span(seconds: float, parts: int = 2) -> str:
 
 
 def say_day(day: date, today: date, weekday: bool = True) -> str:
-    """Return `Friday, December 25th`, with the year if it is not this one."""
+    """Return `Friday, December 25th`, with the year unless it is the present one."""
     said = f"{MONTHS[day.month - 1].capitalize()} {ordinal(day.day)}"
     if weekday:
         said = f"{WEEKDAYS[day.weekday()].capitalize()}, {said}"

@@ -1,4 +1,4 @@
-"""Arithmetic, exact, if every sign was understood: `15 percent of 240`, `2 plus 3 times 4`."""
+"""Compute exactly if every sign is understood: `15 percent of 240`, `2 plus 3 times 4`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PHRASES, _WORDS = replacements("sums"), replacements("signs")
 _EXPRESSION = re.compile(r"[-+*/^()²³ ]*(?:(?:0|[1-9]\d*)(?:\.\d+)?(?= |$)[-+*/^()²³ ]*)+")
 _FACTORIAL = re.compile(r"(?<![\d.])(\d|[1-4]\d) ?(?:factorial\b|!(?= [-+*/]))(?! *[!²³])")
 _CERTAIN = re.compile(r"[a-z]|[+*^=×÷²³]")
-"""`3 - 2` and `16 / 9` alone may be a score or a ratio. With one of these they are sums."""
+"""Matches signs that make a sum certain. `3 - 2` and `16 / 9` alone may be a score or a ratio."""
 
 _SCIENTIFIC = re.compile(r"(?<![\w.])\d+(?:\.\d+)?e[+-]?\d{1,2}(?![\w.])")
 _PERCENT_OF = re.compile(r"(?<![\d.])([\d.]+) (?:%|percent) of ([\d.]+)(?! ?[\d.^²³!])")
@@ -29,7 +29,8 @@ _TWO_READINGS = re.compile(
     r"(?:^|[-+*/^(])-[\d.]+[\^²³]|[\^²³](?:[\d.]+\^|\^)|\^[\d.]+[²³]|\^\(.*\)[\^²³]"
     r"|[²³]{3}|\)[²³]{2}"
 )
-"""`minus two squared`, and `two to the power of three squared`. `2 cubed squared` has one."""
+"""Matches expressions with two readings, such as `minus two squared`. `2 cubed squared` has only
+one."""
 
 _MOST_BITS = 4000
 

@@ -1,4 +1,4 @@
-"""Requests about timers, and about reminders and alarms at a time."""
+"""Read requests about timers, and about reminders and alarms at a time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NO_NAME = pattern(
     r"\b(?:{span}|half|quarter|and|seconds?|minutes?|hours?|days?|for|of|timer)\b"
     r"|\b(?:how|what|why|when|where|who|is|are)\b"
 )
-"""Parts of a request that stand where a name may stand."""
+"""Matches parts of a request at the place of a name that are no name."""
 _STARTS_WITH_TIME = pattern("{when} ")
 
 
@@ -126,7 +126,7 @@ def _remind(when: str, about: str, now: datetime) -> intents.NewReminder | Quest
 
 
 def ringing_orders(words: str) -> dict[str, float]:
-    """Return what `words` say to what rings, `stop`, `clear` or `snooze`, and seconds to snooze."""
+    """Return the orders in `words` to what rings: `stop`, `clear`, or `snooze` with its seconds."""
     plain = strip_courtesy(normalise(words)).lower() or words.strip(" .!?").lower()
     plain = plain.replace("more minutes", "minutes more")
     orders: dict[str, float] = {}

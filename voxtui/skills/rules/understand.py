@@ -1,4 +1,4 @@
-"""From a sentence to its meaning: every rule of every skill, in order."""
+"""Turn a sentence into its meaning, by every rule of every skill in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from voxtui.skills.rules.intents import Meaning
 from voxtui.skills.rules.normalise import normalise, strip_courtesy
 
 LONGEST_REQUEST = 200
-"""Characters. Rules ignore a longer text."""
+"""Maximum characters of a request. Rules ignore a longer text."""
 
 
 def understand(sentence: str, now: datetime, past: Past = ()) -> Meaning | None:

@@ -1,4 +1,4 @@
-"""Convert units, exactly: those that people say (why not by a library: docs/decisions)."""
+"""Convert everyday units exactly (docs/decisions says why without a library)."""
 
 from __future__ import annotations
 

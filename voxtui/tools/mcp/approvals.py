@@ -1,6 +1,6 @@
 """The tools of MCP servers that the user has allowed, in a private file.
 
-The start reads this file, so it needs neither the SDK nor a server.
+The start of voxtui reads this file, so it needs neither the SDK nor a server.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from voxtui.settings.paths import user_folders
 FILE_BYTES = 4_000_000
 
 LONGEST_DESCRIPTION = 20_000
-"""Characters of a tool's description and schema. Longer ones cannot be allowed."""
+"""Maximum characters of a tool's description and schema. A longer one cannot be allowed."""
 
 MOST_TOOLS = 30
-"""Tools of servers that can be allowed at once: a model reads each of them."""
+"""Maximum number of allowed tools, because a model reads each of them."""
 
 _NAME = r"[\w./$@ -]{1,64}"
-"""Names of tools and arguments. One with a line break could forge a line of a prompt."""
+"""Matches names of tools and arguments. A line break in one could fake a line of a prompt."""
 
 
 class ListedTool(msgspec.Struct, frozen=True):
-    """A tool as its server describes it. All of it is the server's word."""
+    """A tool as its server describes it. All of it is unverified."""
 
     name: str
     description: str
     schema: str
     """the JSON schema of its arguments"""
     read_only: bool
-    """the server says that it changes nothing"""
+    """whether the server claims that it changes nothing"""
 
     def digest(self, origin: str) -> str:
-        """Return the hash of what the user allows: this description, from this origin."""
+        """Return the hash of what the user approves: this description, from this origin."""
         schema = msgspec.json.encode(msgspec.json.decode(self.schema), order="deterministic")
         fields = (origin, self.name, self.description, schema.decode(), self.read_only)
         return hashlib.sha256(msgspec.json.encode(fields)).hexdigest()
 
     @property
     def problem(self) -> str:
-        """Why it cannot be offered to a model; empty if it can."""
+        """The reason for which it cannot be offered to a model; empty if it can."""
         if not re.fullmatch(_NAME, self.name):
-            return "its name is none of the protocol"
+            return "its name is not valid in the protocol"
         if len(self.description) + len(self.schema) > LONGEST_DESCRIPTION:
             return "its description is too long"
         try:
@@ -70,14 +70,14 @@ class _Schema(msgspec.Struct):
 
 
 class AllowedTool(msgspec.Struct, frozen=True):
-    """A tool that may be called."""
+    """A tool that a brain may call."""
 
     server: str
     """the name of its server in the configuration"""
     tool: ListedTool
     digest: str
     always: bool
-    """no key is needed"""
+    """whether calls need no key"""
 
 
 def approvals_file() -> Path:
@@ -85,14 +85,14 @@ def approvals_file() -> Path:
 
 
 def read_approvals(path: Path) -> tuple[AllowedTool, ...]:
-    """Return what was allowed; nothing if the file is missing. Raises InputError."""
+    """Return the approvals, none if the file is missing. Raises InputError."""
     try:
         return msgspec.json.decode(read_file(path, FILE_BYTES), type=tuple[AllowedTool, ...])
     except FileNotFoundError:
         return ()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InputError(
             f"{path}: is damaged, so no tool of a server is allowed.",
             "Remove it, and allow the tools again: voxtui tools allow SERVER",

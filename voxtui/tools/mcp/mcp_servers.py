@@ -26,20 +26,21 @@ if TYPE_CHECKING:
     from voxtui.tools.mcp.mcp_session import Session
 
 CONNECT_SECONDS = 30.0
-"""Longest start of a server before a call."""
+"""Maximum time for the start of a server before a call."""
 
 INSTALL_SECONDS = 180.0
-"""Longest start of a server before its tools are allowed: `npx` and `uvx` install it then."""
+"""Maximum time for the start before a server's tools are allowed: `npx` and `uvx` install it then.
+"""
 
 CALL_SECONDS = 30.0
 
 CLOSE_SECONDS = 1.0
-"""Longest wait for the end of all servers. They get 0.2 s before they are killed."""
+"""Maximum wait for the end of all servers. They get 0.2 s before they are killed."""
 
 TICK_SECONDS = 0.02
 
 READ_ALOUD = 200
-"""characters of a result that is spoken as it is"""
+"""Maximum characters of a result that is spoken unchanged."""
 
 LONGEST_ERROR = 200
 
@@ -60,12 +61,12 @@ class McpServers:
         self._closed = False
 
     def list_tools(self, name: str, cancelled: threading.Event = NEVER) -> tuple[ListedTool, ...]:
-        """Return what the server `name` lists, after connecting to it. Raises InputError."""
+        """Connect to the server `name` and return its list of tools. Raises InputError."""
         loop = self._running_loop()
         return self._wait(asyncio.run_coroutine_threadsafe(self._list(name), loop), cancelled)
 
     def call(self, allowed: AllowedTool, arguments: str, cancelled: threading.Event) -> ToolResult:
-        """Call an allowed tool, if it is still described as it was. Raises InputError."""
+        """Call an allowed tool if its description is unchanged. Raises InputError."""
         try:
             values = msgspec.json.decode(arguments, type=dict[str, Any])
         except msgspec.MsgspecError as error:
@@ -141,7 +142,7 @@ class McpServers:
         return ToolResult(text, _sentence(text))
 
     async def _connected(self, name: str, seconds: float) -> Session:
-        """Return the open connection to a server, opened anew if it has ended."""
+        """Return the open connection to a server, or open a new one. Raises InputError."""
         if name not in self._servers:
             known = ", ".join(self._servers) or "none is configured"
             raise InputError(f"There is no MCP server {name}; known are: {known}.")
@@ -180,7 +181,7 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _sentence(text: str) -> str:
-    """Return the answer if `text` is short prose, which needs no brain to word it."""
+    """Return `text` as the answer if it is short prose, which no brain needs to word."""
     if not text:
         return "Done."
     is_prose = len(text) <= READ_ALOUD and not re.search(r"[{}\[\]<>|\n*_=]|://", text)

@@ -1,4 +1,4 @@
-"""One connection to an MCP server, by the official SDK. Everything here runs on one loop."""
+"""One connection to an MCP server by the official SDK. Everything here runs on one event loop."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ from voxtui.tools.mcp.approvals import ListedTool
 from voxtui.tools.mcp.visible_text import visible_line
 
 LONGEST_MESSAGE = 4_000_000
-"""Bytes of a line from a server. A longer one ends the connection."""
+"""Maximum bytes of a line from a server. A longer one ends the connection."""
 
 END_SECONDS = 0.2
-"""Time for a process to end after stdin is closed and it got SIGTERM, before SIGKILL."""
+"""Time for a process to end after stdin was closed and SIGTERM was sent, before SIGKILL."""
 
 _WATCHED = '(read _ < /dev/fd/{}; kill -9 0) < /dev/null > /dev/null 2>&1 & exec "$0" "$@"'
-"""Runs a program, and ends its process group when a pipe of ours closes: however voxtui ends."""
+"""The command that runs a program, and ends its process group when a pipe of ours closes, however
+voxtui ends."""
 
 MOST_LISTED = 500
 
@@ -54,7 +55,7 @@ class Session:
         """the server's tools by name"""
         self._client: Client | None = None
         self._stale = False
-        """the server has said that its tools changed"""
+        """whether the server has reported that its tools changed"""
         self._stderr = b""
         self._problem: VoxtuiError | None = None
         self._ready = asyncio.Event()
@@ -223,7 +224,7 @@ class Session:
         )
 
     async def _read(self, process: Process, to_us: Any) -> None:
-        """Pass the messages on stdout on. What is no message is dropped."""
+        """Forward the messages on stdout. Drop everything that is no message."""
         assert process.stdout is not None
         async with to_us:
             with suppress(ValueError, anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -242,7 +243,7 @@ class Session:
 
 
 def _first(error: BaseException) -> BaseException:
-    """Return what went wrong first, out of the groups of a task group."""
+    """Return the first error in the groups of a task group."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return _first(group.exceptions[0])
@@ -260,7 +261,7 @@ async def _write(process: Process, to_it: Any) -> None:
 
 
 async def _end_group(process: Process) -> None:
-    """End the process and what it started: close stdin and ask, then kill."""
+    """End the process and its children: close stdin, send SIGTERM, then SIGKILL."""
     assert process.stdin is not None
     try:
         process.stdin.close()
@@ -274,7 +275,7 @@ async def _end_group(process: Process) -> None:
 
 
 async def _exited(process: Process) -> None:
-    """Wait at most END_SECONDS for the exit. `process.wait` would wait for the pipes, too."""
+    """Wait for the exit for at most END_SECONDS. `process.wait` would also wait for the pipes."""
     for _ in range(20):
         if process.returncode is not None:
             return
@@ -287,7 +288,7 @@ def _signal_group(process: Process, number: signal.Signals) -> None:
 
 
 def _text(result: mcp_types.CallToolResult) -> str:
-    """Return the texts of a result; sounds and pictures are named only."""
+    """Return the texts of a result; sounds and pictures only by name."""
     parts: list[str] = []
     for part in result.content:
         match part:

@@ -1,4 +1,4 @@
-"""Tools of MCP servers, from what the user has allowed. Imports no SDK and starts no server."""
+"""Tools of MCP servers, from the approvals. Imports no SDK and starts no server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from voxtui.tools.mcp.visible_text import visible_line
 from voxtui.tools.words import COMMON_WORDS, stem
 
 LONGEST_LINE = 100
-"""characters of a description that a model reads"""
+"""Maximum characters of a description that a model reads."""
 
 LONGEST_NAME = 64
 
@@ -27,7 +27,7 @@ _SAY_NOTHING = COMMON_WORDS | set(
         " find query call execute edit move copy send open close current new info tool",
     )
 )
-"""Words in names of tools and in requests that do not say which tool is meant."""
+"""Words in names of tools and in requests that do not identify a tool."""
 
 
 def mcp_tools(
@@ -35,7 +35,7 @@ def mcp_tools(
 ) -> tuple[Tool, ...]:
     """Return the allowed tools of the configured servers.
 
-    One that was allowed for another command or address is left out.
+    Omits tools that were allowed for another command or address.
     """
     configured = {server.name: server for server in servers}
     tools: dict[str, Tool] = {}
@@ -48,12 +48,12 @@ def mcp_tools(
 
 
 def is_valid(allowed: AllowedTool, server: McpServer) -> bool:
-    """Return whether the approval is for what `server` names now."""
+    """Return True if the approval is for the present command or address of `server`."""
     return not allowed.tool.problem and allowed.digest == allowed.tool.digest(server.origin)
 
 
 def tool_name(server: str, name: str) -> str:
-    """Return the name of a tool as a model, the configuration and the user read it."""
+    """Return the name of a tool for models, the configuration and the user."""
     return re.sub(r"\W", "_", f"{server}_{name}", flags=re.ASCII).lower()[:LONGEST_NAME]
 
 
@@ -83,7 +83,7 @@ def _line(description: str) -> str:
 
 
 def _trigger(name: str, examples: Sequence[McpExample]) -> str:
-    """Return a pattern of requests that may mean the tool: its name's words, and the examples'."""
+    """Return a pattern of requests that may mean the tool: words of its name and its examples."""
     named = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
     words = {word.lower() for word in named}
     said = {

@@ -51,12 +51,12 @@ PRESETS = {"balanced": "Answers of usual length", "ultra": "Very short answers"}
 PANELS = {"line": "Times in one line", "glance": "Summary of the times", "lab": "Every number"}
 
 NAMES = {
-    "audio.input": "Microphone",
-    "audio.output": "Speaker",
+    "audio.input": "Device",
+    "audio.output": "Device",
     "voice.engine": "Engine",
-    "voice.name": "Voice",
+    "voice.name": "Name",
     "voice.speed": "Speed",
-    "brain.name": "Model",
+    "brain.name": "Brain",
     "brain.embedded.model": "Chat",
     "brain.language": "Language",
     "generation.preset": "Answers",
