@@ -342,11 +342,6 @@ def test_a_part_of_the_last_reply_begins_the_answer_about_it(
     assert reply_form(words, ["Name some."], reply).opening == opening
 
 
-def test_german_and_spanish_repeat_less() -> None:
-    assert reply_form("Erzähl mir etwas über Schnee, bitte, ich mag ihn.").repetition_penalty > 1
-    assert reply_form("Tell me something about snow.").repetition_penalty == 1
-
-
 def test_an_answer_that_nobody_told_says_so() -> None:
     assert UNTOLD.grammar().startswith('root ::= ("I don\'t know, you haven\'t told me" | "You')
     assert UNTOLD.grammar("I don").startswith("root ::= (\"'t know, you haven't told me\") more")

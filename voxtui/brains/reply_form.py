@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
+from itertools import groupby, product
 from pathlib import Path
 
 from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
@@ -106,8 +106,6 @@ class ReplyForm:
     alternatives"""
     unnamed: tuple[str, ...] = ()
     """words that it must not contain, in lower case"""
-    repetition_penalty: float = 1.0
-    """the minimum penalty; 1 for none"""
 
     def grammar(self, begun: str = "") -> str:
         """Return the grammar (GBNF) of the text after the opening, or after `begun` instead."""
@@ -170,15 +168,10 @@ def _any_of(starts: Sequence[str], begun: int = 0, space: str = " ") -> str:
 
 def _letters_without(taken: set[str]) -> str:
     """Return ranges of the letters that are not `taken`. Short classes are matched faster."""
-    ranges: list[list[int]] = []
-    for code in (*range(65, 91), *range(97, 123), *range(0xC0, 0x250)):
-        if chr(code) in taken:
-            continue
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
+    codes = (*range(65, 91), *range(97, 123), *range(0xC0, 0x250))
+    free = enumerate(code for code in codes if chr(code) not in taken)
+    runs = (list(run) for _, run in groupby(free, lambda pair: pair[1] - pair[0]))
+    return "".join(f"{chr(run[0][1])}-{chr(run[-1][1])}" for run in runs)
 
 
 @lru_cache(16)
@@ -233,9 +226,6 @@ def _not_begun_by(beginnings: tuple[str, ...], begun: bool) -> list[str]:
 
 
 FREE = ReplyForm(most=0)
-
-_FOREIGN_PENALTY = 1.1
-"""The repetition penalty in German and Spanish, where a small model repeats itself."""
 
 QUOTING = ReplyForm("It says that", most=2)
 """The form for a result that may quote anybody. Without it, the model reported orders in it as
@@ -373,11 +363,9 @@ def reply_form(words: str, past: Sequence[str] = (), reply: str = "") -> ReplyFo
     `reply`: what was answered last.
     """
     form = _form(words, past, reply)
-    if form == FREE:
+    if form == FREE or form.unnamed:
         return form
-    penalty = _FOREIGN_PENALTY if _language(words) else 1.0
-    unnamed = form.unnamed or _unnamed(words, past)
-    return replace(form, unnamed=unnamed, repetition_penalty=penalty)
+    return replace(form, unnamed=_unnamed(words, past))
 
 
 def _form(words: str, past: Sequence[str], reply: str) -> ReplyForm:
