@@ -265,6 +265,7 @@ def test_what_somebody_does_not_like_or_have_is_not_named(
         ("I can't sleep.", "What can I do?"),
         ("I don't have any friends here.", "What should I do?"),
         ("I hate olives.", "How do I cook olives?"),
+        ("My dough doesn't rise.", "What can I make with it?"),
     ],
 )
 def test_what_is_no_limit_of_an_idea_may_be_named(before: str, words: str) -> None:

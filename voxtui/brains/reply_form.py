@@ -302,10 +302,11 @@ def as_read(words: str) -> str:
     A stated fact is read as the question for it: a small model agrees with "Sydney is the capital
     of Australia", but answers the question correctly.
     """
-    if len(words) <= LONGEST_REQUEST and (fact := _fact(words)) and fact.question:
-        return fact.question
-    is_poem = len(words) <= LONGEST_REQUEST and _WORDS["poem"].search(words.lower())
-    return f"{words.strip()}\n{IN_VERSE}" if is_poem else words
+    if len(words) > LONGEST_REQUEST:
+        return words
+    _, question = _fact(words)
+    is_poem = _WORDS["poem"].search(words.lower())
+    return question or (f"{words.strip()}\n{IN_VERSE}" if is_poem else words)
 
 
 def is_untold(words: str, past: Past, instruction: str = "") -> bool:
@@ -360,7 +361,7 @@ def _may_tell(turn: PastTurn, subjects: set[str]) -> bool:
 def reply_form(words: str, past: Sequence[str] = (), reply: str = "") -> ReplyForm:
     """Return the form of the answer to the user's complete words, after the words in `past`.
 
-    `reply`: what was answered last.
+    `reply` is the last answer.
     """
     form = _form(words, past, reply)
     if form == FREE or form.unnamed:
@@ -379,7 +380,7 @@ def _form(words: str, past: Sequence[str], reply: str) -> ReplyForm:
     avoided = _avoided(words, past)
     if form := _disputed(words, past):
         return form
-    if opening := _item(plain, reply) or ((fact := _fact(words)) and fact.opening):
+    if opening := _item(plain, reply) or _fact(words)[0]:
         return ReplyForm(opening)
     for rule in rules:
         if any(map(rule.pattern.search, sentences)):
@@ -484,25 +485,18 @@ def _capitalised(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Fact:
-    """A fact that the user has stated, right or wrong."""
+def _fact(words: str) -> tuple[str, str]:
+    """Return the beginning of the fact that the user states, and the question that it answers.
 
-    opening: str
-    """the beginning of the same fact"""
-    question: str
-    """the question that it answers; empty if the user asked for more"""
-
-
-def _fact(words: str) -> _Fact | None:
+    Both are empty if there is no fact, and the question if he wants to know more.
+    """
     plain = words.replace("’", "'").strip(" .!?")
     for pattern, opening, question in _FACTS:
         if match := pattern.search(plain):
             rest = plain[match.end() :].strip(" ,").lower()
             ends = not rest or rest in ("right", "correct") or "n't" in rest
-            opening = _capitalised(match.expand(opening))
-            return _Fact(opening, match.expand(question) if ends else "")
-    return None
+            return _capitalised(match.expand(opening)), match.expand(question) if ends else ""
+    return "", ""
 
 
 def _disputed(words: str, past: Sequence[str]) -> ReplyForm | None:
@@ -535,7 +529,7 @@ def _unnamed(words: str, past: Sequence[str]) -> tuple[str, ...]:
     asks = words.rstrip().endswith("?")
     requested = {*_WORD.findall(_WORDS["unliked"].sub("", plains[-1]))} if asks else set[str]()
     unnamed: set[str] = set()
-    for plain, kind in product(plains, ("unliked", "lacking")):
+    for plain, kind in product(plains, ("unliked", "lacking", "unable")):
         for match in _WORDS[kind].finditer(plain):
             word = next(filter(None, match.groups()))
             stems = {word, *(word.removesuffix(ending) for ending in ("s", "es", "ing"))}
@@ -543,7 +537,7 @@ def _unnamed(words: str, past: Sequence[str]) -> tuple[str, ...]:
                 continue
             related = [others for names, others in _RELATED if stems & names]
             unnamed.update(*related)
-            if not related and (kind == "unliked" or makes):
+            if not related and (kind == "unliked" or (kind == "lacking" and makes)):
                 unnamed |= {f"{stem}{ending}" for stem in stems for ending in ("", "s", "ing")}
     return tuple(sorted(word for word in unnamed if len(word) > 2))
 
