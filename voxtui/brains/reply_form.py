@@ -364,9 +364,7 @@ def reply_form(words: str, past: Sequence[str] = (), reply: str = "") -> ReplyFo
     `reply` is the last answer.
     """
     form = _form(words, past, reply)
-    if form == FREE or form.unnamed:
-        return form
-    return replace(form, unnamed=_unnamed(words, past))
+    return form if form == FREE else replace(form, unnamed=_unnamed(words, past))
 
 
 def _form(words: str, past: Sequence[str], reply: str) -> ReplyForm:
@@ -378,7 +376,7 @@ def _form(words: str, past: Sequence[str], reply: str) -> ReplyForm:
     sentences = (plain, _plain(re.split(r"(?<=[.!?]) +", words.strip())[-1]))
     rules = (rule for table in _tables(words, plain, past, tells) for rule in _RULES[table])
     avoided = _avoided(words, past)
-    if form := _disputed(words, past):
+    if form := _disputed(plain, past, reply):
         return form
     if opening := _item(plain, reply) or _fact(words)[0]:
         return ReplyForm(opening)
@@ -499,22 +497,20 @@ def _fact(words: str) -> tuple[str, str]:
     return "", ""
 
 
-def _disputed(words: str, past: Sequence[str]) -> ReplyForm | None:
-    """Return the form that repeats the answer to an earlier question, if the user doubts it."""
-    if not _has(_plain(words), "disputed"):
+def _disputed(plain: str, past: Sequence[str], reply: str) -> ReplyForm | None:
+    """Return the form that repeats the last `reply`, if the user doubts a fact in it."""
+    before = _plain(past[-1]) if past else ""
+    if not _has(plain, "disputed") or not (_has(before, "factual") or _has(before, "disputed")):
         return None
-    for before in reversed(past[-3:]):
-        asked = re.sub("(?i)'s (?=the )", " is ", before.strip(" .!?"))
-        if match := _QUESTION.search(asked):
-            named = tuple(name.lower() for name in re.findall(r"\b[A-Z][^\W\d_]{3,}", words[1:]))
-            own = match[2].lower()
-            opening = f"As far as I know, {match[2]} {match[1]}"
-            return ReplyForm(opening, unnamed=tuple(name for name in named if name not in own))
-    return None
+    for opening in (surely := "Yes, I think so.", rather := "I don't think so."):
+        reply = reply.removeprefix(opening).strip()
+    sentence = re.split(r"(?<=[.!?]) ", reply)[0].rstrip(".!")
+    if not re.fullmatch(r"\w[\w ,.'°%-]+", sentence):
+        return None
+    return ReplyForm(surely if _has(plain, "sure") else rather, 2, 2, starts=("", sentence))
 
 
 _FACTS = [(_pattern(words), *said) for words, *said in _TABLES["facts"]["rows"]]
-_QUESTION = re.compile(r"(?i:what|who|which \w+) (is|was|are|were) (the .+)$")
 
 
 _RELATED = [({*names.split()}, {*others.split()}) for names, others in _TABLES["related"].items()]
