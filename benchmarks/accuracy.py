@@ -29,7 +29,7 @@ from tests.audio.sounds import QUESTIONS
 from voxtui.audio.clips import Clip
 from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.commands.headless import headless
 from voxtui.dialogue.components.components import Models

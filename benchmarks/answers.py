@@ -24,7 +24,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.dialogue import clock_line

@@ -31,7 +31,7 @@ from voxtui.audio.clips import Clip, speak
 from voxtui.audio.file_speaker import NullSpeaker
 from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.components.sound_devices import Devices

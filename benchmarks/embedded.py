@@ -37,7 +37,7 @@ from benchmarks.stages import busy
 from voxtui.audio.clips import Clip, load_clip
 from voxtui.audio.file_speaker import NullSpeaker
 from voxtui.audio.silero import PySilero
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 from voxtui.brains.embedded.chat_process import ASK, ChatRequest, Llama, chatml
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Moonshine

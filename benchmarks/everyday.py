@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.answers import Conversation, Expected, judge
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 from voxtui.skills.assistant_skills import AssistantSkills

@@ -28,7 +28,7 @@ from tests.fakes import LoudIsSpeech
 from tests.virtual_audio import RATE, SPEAKER, Recorder, VirtualAudio
 from voxtui.audio.resampling import resample
 from voxtui.audio.speaker import SounddeviceSpeaker
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import SpeechChunk, audible
@@ -36,7 +36,7 @@ from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.engine_commands import NewConversation, SendText
 from voxtui.dialogue.events import Died, Event, Loaded, LoadFailed, TurnFinished
 from voxtui.dialogue.protocols import Progress, Voice
-from voxtui.dialogue.speech import speech
+from voxtui.dialogue.speech import reply_speech
 from voxtui.dialogue.speech.speech_pacing import SpeechPacing
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig
 from voxtui.voices.hibari import HibariVoice
@@ -199,7 +199,7 @@ class Asker:
         self._until(Loaded)
 
     def ask(self, question: str, paced: bool = True) -> Spoken:
-        speech.SpeechPacing = SpeechPacing if paced else Unhurried
+        reply_speech.SpeechPacing = SpeechPacing if paced else Unhurried
         self.engine.post(NewConversation())
         self._voice.chunks = []
         sent = time.monotonic()

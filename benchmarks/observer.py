@@ -30,7 +30,7 @@ import pyte
 from tests.audio.sounds import question
 from tests.ui.pseudo_terminal import PseudoTerminal
 from tests.virtual_audio import RATE, SPEAKER, Recorder, VirtualAudio
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 from voxtui.dialogue.data import AUDIBLE
 from voxtui.storage.derived_latencies import percentile
 

@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.conversation import ENDS, FIGURES, person
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 from voxtui.dialogue.engine_commands import NewConversation
 from voxtui.dialogue.timestamps import Turn
 from voxtui.settings.schema import BrainConfig, Config

@@ -34,7 +34,7 @@ import psutil
 
 from tests.ui.pseudo_terminal import PseudoTerminal
 from tests.virtual_audio import VirtualAudio
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 
 HERE = Path(__file__).parents[1]
 QUESTIONS = (

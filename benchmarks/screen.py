@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes import ScriptedEngine
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.events import (

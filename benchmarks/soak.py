@@ -25,7 +25,7 @@ from tests.virtual_audio import MICROPHONE, RATE, SAID, VirtualAudio
 from voxtui.audio.clips import load_clip
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.silero import PySilero
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.commands.headless import headless
 from voxtui.dialogue.components.components import Models

@@ -31,7 +31,7 @@ from voxtui.audio.microphone import Framer
 from voxtui.audio.resampling import Resampler
 from voxtui.audio.silero import PySilero
 from voxtui.audio.speaker import PIECE_SECONDS
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 from voxtui.dialogue import engine as engine_module
 from voxtui.dialogue.components.components import Models
 from voxtui.dialogue.components.sound_devices import Devices

@@ -27,7 +27,7 @@ from tests.virtual_audio import RATE, SPEAKER, VirtualAudio
 from voxtui.audio import played
 from voxtui.audio import speaker as speakers
 from voxtui.audio.speaker import SounddeviceSpeaker
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 from voxtui.dialogue.data import AUDIBLE, SpeechChunk
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 

@@ -17,7 +17,7 @@ import msgspec
 from benchmarks.serve.process import ON_LOOPBACK, started
 from benchmarks.word_errors import word_errors
 from voxtui.audio.clips import load_clip
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 from voxtui.bench.tables import number, spread_json
 from voxtui.brains.remote.endpoint import RemoteEndpoint, StatusError
 from voxtui.brains.remote.http_connection import error_text

@@ -36,7 +36,7 @@ from benchmarks.serve.process import ON_LOOPBACK, Server, started
 from benchmarks.serve.realtime_client import RATE, Answer, Busy, Line, messages
 from voxtui.audio.clips import load_clip
 from voxtui.audio.resampling import resample
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 from voxtui.bench.tables import number, spread_json
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.errors import RemoteError

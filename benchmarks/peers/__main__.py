@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.peers import common
 from voxtui.audio.clips import load_clip
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 
 HERE = Path(__file__).parent
 CLIP = HERE.parent.parent / "assets" / "clips" / "short-joke.wav"

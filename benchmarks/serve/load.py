@@ -20,7 +20,7 @@ from benchmarks.stubs import beep
 from voxtui.audio.clips import Clip, load_clip
 from voxtui.audio.file_speaker import NullSpeaker
 from voxtui.audio.resampling import resample
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 from voxtui.bench.measure import measure
 from voxtui.bench.tables import number, spread_json
 from voxtui.dialogue.components.components import Models

@@ -356,7 +356,8 @@ def test_a_session_is_saved_and_the_last_utterance_is_answered_again(converse, t
     assert "There is nothing to save yet." in lines
     assert "There is no turn to answer again yet." in lines
     (place,) = tmp_path.iterdir()
-    assert f"Saved, with your words: {place}" in lines
+    saved = lines.index(f"Saved, with your words: {place}")
+    assert "session.keep = true" in lines[saved + 1]
     assert "hello" in (place / "session.md").read_text()
     assert (place / "turn-0001.wav").exists()
 

@@ -13,7 +13,7 @@ from tests.deadline import SECONDS
 from tests.fakes import BeepVoice, FakeSpeaker
 from voxtui.commands.say import read_aloud
 from voxtui.dialogue.fallbacks import Fallbacks
-from voxtui.dialogue.speech.speech import VoiceWorker
+from voxtui.dialogue.speech.reply_speech import VoiceWorker
 from voxtui.errors import InputError, ModelError, UnspokenLanguage
 from voxtui.terminal.text_input import clipboard_text, open_text
 

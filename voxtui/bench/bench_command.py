@@ -12,7 +12,7 @@ import click
 from voxtui.audio.clips import load_clip
 from voxtui.audio.file_speaker import NullSpeaker
 from voxtui.bench import compare as comparison
-from voxtui.bench.machine import machine
+from voxtui.bench.environment import machine
 from voxtui.bench.measure import Measured, measure
 from voxtui.bench.report import as_json, budgets, check, report
 from voxtui.bench.tables import MEASURED

@@ -126,12 +126,18 @@ class Plain:
             past = self.session.conversation.newest_past()
         except NotAllowed as nothing:
             self._complain(str(nothing))
+            self._explain_storage()
             return ()
         for turn in past:
             if not turn.attached:
                 self._print(f"You: {indented(turn.user_text)}")
                 self._print(f"Vox: {indented(turn.reply_text.strip())}")
         return past
+
+    def _explain_storage(self) -> None:
+        """Say how conversations are stored, unless the user has chosen. The screen asks instead."""
+        if self.session.config.session.keep is None:
+            self._print("Conversations are stored if session.keep = true in your config file.")
 
     def _read(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -380,6 +386,7 @@ class Plain:
                 self._closed = self._typed_live = True
             case "save":
                 self._print(f"Saved, with your words: {session.save()}")
+                self._explain_storage()
             case "stop":
                 session.stop()
             case "undo":

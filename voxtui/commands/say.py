@@ -22,7 +22,7 @@ from voxtui.dialogue.data import Token
 from voxtui.dialogue.fallbacks import Closable
 from voxtui.dialogue.prefetch import Prefetched
 from voxtui.dialogue.protocols import Speaker, StopFlag
-from voxtui.dialogue.speech.speech import (
+from voxtui.dialogue.speech.reply_speech import (
     Speech,
     SpokenReply,
     VoiceFailed,

@@ -15,7 +15,7 @@ from voxtui.dialogue.data import SpeechChunk, Token
 from voxtui.dialogue.prefetch import Prefetched
 from voxtui.dialogue.protocols import StopFlag
 from voxtui.dialogue.speech.clauses import clauses
-from voxtui.dialogue.speech.speech import Speech, VoiceWorker
+from voxtui.dialogue.speech.reply_speech import Speech, VoiceWorker
 from voxtui.dialogue.speech.speech_pacing import BURST_SECONDS, MARGIN_SECONDS, SpeechPacing
 from voxtui.dialogue.timestamps import Timestamps
 

@@ -16,7 +16,7 @@ from voxtui.commands.dictation.lent_recogniser import runtime_folder
 from voxtui.commands.dictation.text_cleanup import passages
 from voxtui.commands.say import load_voice, read_aloud
 from voxtui.dialogue.protocols import Speaker, StopFlag
-from voxtui.dialogue.speech.speech import VoiceWorker
+from voxtui.dialogue.speech.reply_speech import VoiceWorker
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError
 from voxtui.settings.schema import Config

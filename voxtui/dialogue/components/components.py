@@ -20,7 +20,7 @@ from voxtui.dialogue.protocols import (
     StopFlag,
     Voice,
 )
-from voxtui.dialogue.speech.speech import VoiceWorker, voice_workers
+from voxtui.dialogue.speech.reply_speech import VoiceWorker, voice_workers
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import ModelError, ModelLost, NoGpu, RemoteError
 from voxtui.settings.schema import Config

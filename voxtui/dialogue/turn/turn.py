@@ -35,7 +35,7 @@ from voxtui.dialogue.protocols import (
     SkillRequest,
     TurnRequest,
 )
-from voxtui.dialogue.speech.speech import Speech, SpokenReply, VoiceFailed
+from voxtui.dialogue.speech.reply_speech import Speech, SpokenReply, VoiceFailed
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.dialogue.tool_interface import CallOutcome, CallReport
 from voxtui.dialogue.turn.prefill import HistoryPrefill

@@ -22,7 +22,7 @@ from voxtui.dialogue.listening.name import ATTENTIVE_SECONDS
 from voxtui.dialogue.prefetch import prefetch
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.recording import Recording
-from voxtui.dialogue.speech.speech import Speech
+from voxtui.dialogue.speech.reply_speech import Speech
 from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
 from voxtui.dialogue.turn.idle_transcript import IdleTranscript
 from voxtui.dialogue.turn.prefill import HistoryPrefill

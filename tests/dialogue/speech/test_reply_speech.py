@@ -13,7 +13,7 @@ from tests.fakes import SECONDS, BeepVoice, FakeSpeaker
 from voxtui.dialogue.data import SpeechChunk, Token
 from voxtui.dialogue.prefetch import prefetch
 from voxtui.dialogue.protocols import Progress, StopFlag, Voice
-from voxtui.dialogue.speech.speech import Speech, VoiceFailed, VoiceTimeout, VoiceWorker
+from voxtui.dialogue.speech.reply_speech import Speech, VoiceFailed, VoiceTimeout, VoiceWorker
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import DeviceError, ModelError
 
