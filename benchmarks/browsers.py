@@ -225,11 +225,19 @@ class Firefox(Tab):
         self._act("key", "keyboard", [action])
 
     def touch(self, down: bool, element: str) -> None:
+        self._touch(element, down=down, up=not down)
+
+    def tap(self, element: str) -> None:
+        self._touch(element, down=True, up=True)  # two actions take longer than a tap may
+
+    def _touch(self, element: str, down: bool, up: bool) -> None:
         x, y = self.place(element)
-        actions: list[dict[str, Any]] = [{"type": "pointerUp", "button": 0}]
+        actions: list[dict[str, Any]] = []
         if down:
             move = {"type": "pointerMove", "x": round(x), "y": round(y)}
-            actions = [move, {"type": "pointerDown", "button": 0}]
+            actions += [move, {"type": "pointerDown", "button": 0}]
+        if up:
+            actions += [{"type": "pointerUp", "button": 0}]
         self._act("pointer", "finger", actions, parameters={"pointerType": "touch"})
 
     def write(self, text: str) -> None:

@@ -2,10 +2,13 @@
 
 import json
 
+import pytest
+
 from tests.openai_server import event, sends
 from voxtui.dialogue.data import FinishedCall, Token, ToolCall, UserTranscript
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.tool_interface import Tool, ToolResult
+from voxtui.errors import RemoteError
 
 SCHEMA = '{"type": "object", "properties": {"place": {"type": "string"}}}'
 
@@ -74,3 +77,23 @@ def test_a_call_that_is_cut_off_or_strange_ends_nothing(server, make):
         options = ReplyOptions(tools=(WEATHER,))
         items = list(make().reply(TurnRequest((), "rain?", options=options)))
         assert Token("Yes.") in items
+
+
+def test_half_a_character_in_a_name_is_an_invalid_response(server, make):
+    delta = {"tool_calls": [{"index": 0, "\ud800": "x"}]}
+    answer = f"data: {json.dumps({'choices': [{'delta': delta}], 'usage': {chr(0xD800): 1}})}\n\n"
+    server.answers["chat/completions"] = sends(answer)
+    with pytest.raises(RemoteError, match="Invalid response"):
+        list(make().reply(TurnRequest((), "rain?", options=ReplyOptions(tools=(WEATHER,)))))
+
+
+def test_a_call_with_half_a_character_can_be_sent_back(server, make):
+    server.answers["chat/completions"] = sends(
+        piece(name="weather", arguments='{"place": "Oslo\ud800"}'), event(None, finish="tool_calls")
+    )
+    options = ReplyOptions(tools=(WEATHER,))
+    *_, call = make().reply(TurnRequest((), "rain?", options=options))
+    server.answers["chat/completions"] = sends(event("Rain."), event(finish="stop"))
+    calls = (FinishedCall(call, "rain"),)
+    items = list(make().reply(TurnRequest((), "rain?", options=options, calls=calls)))
+    assert items[1:] == [Token("Rain.")]

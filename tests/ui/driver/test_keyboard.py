@@ -241,3 +241,9 @@ def test_a_terminal_that_reads_nothing_delays_the_screen_by_one_frame_at_most(mo
     monkeypatch.setattr(driver, "write", markers.append)
     driver.wait_written()
     assert len(markers) == 1
+
+
+@pytest.mark.parametrize("size", ["30;100;0;0", "0;0;0;0", "0;0;600;1000"])
+def test_a_mouse_in_a_terminal_without_a_size_ends_nothing(size):
+    resized, moved = parse(f"\x1b[48;{size}t", "\x1b[<35;5;5M")
+    assert (resized, moved) == ("Resize", "MouseMove")

@@ -11,6 +11,7 @@ import msgspec
 from voxtui.brains.remote.http_connection import Json
 from voxtui.dialogue.data import FinishedCall, ToolCall
 from voxtui.dialogue.protocols import ReplyOptions
+from voxtui.errors import strip_control_characters
 
 LONGEST_ARGUMENTS = 10_000
 """Maximum characters of a call. A longer one is cut, and is then invalid JSON."""
@@ -45,7 +46,9 @@ class StreamedCall:
 
     @property
     def call(self) -> ToolCall | None:
-        return ToolCall(self._name, self._arguments or "{}", self._id) if self._name else None
+        # Half a surrogate pair, for one, could not be sent back.
+        parts = (self._name, self._arguments or "{}", self._id)
+        return ToolCall(*map(strip_control_characters, parts)) if self._name else None
 
 
 def tool_fields(options: ReplyOptions, calls: Sequence[FinishedCall]) -> Json:

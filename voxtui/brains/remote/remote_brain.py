@@ -58,6 +58,9 @@ MAX_WAITS = 10
 LONGEST_STEP = 1.0
 """Maximum seconds that count between two events, because voxtui may be suspended in between."""
 
+INVALID = (msgspec.ValidationError, UnicodeEncodeError)
+"""Errors of reading JSON as a type. The second comes from half a surrogate pair in a name."""
+
 EXTENSIONS = ("top_k", "repetition_penalty", "min_tokens")
 """Sampling parameters beyond OpenAI's. Some servers refuse them."""
 
@@ -272,11 +275,11 @@ class RemoteBrain:
                 parsed = msgspec.convert(event, _StreamEvent)
                 if called is not None:
                     called.add(parsed.tool_calls)
-            except msgspec.ValidationError as error:
+            except INVALID as error:
                 raise self._chat.invalid_response() from error
             text, ended = parsed.piece
             if timestamps is not None and parsed.usage is not None:
-                with suppress(msgspec.ValidationError):  # some servers count in a way of their own
+                with suppress(*INVALID):  # some servers count in a way of their own
                     usage = msgspec.convert(parsed.usage, _Usage)
                     timestamps.tokens = usage.reply_tokens or timestamps.tokens
                     timestamps.prompt_tokens = usage.prompt_tokens or 0

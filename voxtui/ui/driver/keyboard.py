@@ -176,6 +176,13 @@ class KeyParser(XTermParser):
         if start < len(data):
             yield from super().feed(data[start:])
 
+    def parse_mouse_code(self, code: str) -> Message | None:
+        # A terminal that does not know its size in pixels reports 0. Textual divides by it.
+        sizes = self.terminal_pixel_size, self.terminal_size
+        if any(size is not None and 0 in size for size in sizes):
+            self.mouse_pixels = False
+        return super().parse_mouse_code(code)
+
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
         # The parser passes on whatever has a `key`, as all of these do.
         return self._messages(sequence, alt)  # type: ignore[return-value]
