@@ -18,7 +18,7 @@ GAP = "   "
 EARLIER = "◂ "
 """The mark in front of the times of a selected turn."""
 
-MOST_CELLS, LEAST_CELLS = 32, 8
+MOST_CELLS, LEAST_CELLS = 32, 6
 """Maximum and minimum cells of all bars. The bars are left out if there is less space."""
 
 FULL_SECONDS = 1.0
