@@ -1,3 +1,5 @@
+"""The import of onnxruntime, made safe beside other threads."""
+
 from importlib import import_module
 from typing import Any
 

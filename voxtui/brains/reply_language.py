@@ -1,3 +1,5 @@
+"""Detect the language in which a brain answers."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

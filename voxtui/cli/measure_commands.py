@@ -1,3 +1,5 @@
+"""Commands that measure: bench and stats."""
+
 from __future__ import annotations
 
 from pathlib import Path

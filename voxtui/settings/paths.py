@@ -1,3 +1,5 @@
+"""Find and read the user's files."""
+
 from __future__ import annotations
 
 import errno

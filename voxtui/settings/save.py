@@ -1,3 +1,5 @@
+"""Write settings to the user's config file."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Check the URLs of servers."""
+
 from __future__ import annotations
 
 import ipaddress

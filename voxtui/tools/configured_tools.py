@@ -1,3 +1,5 @@
+"""The tools that a configuration allows."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,3 +1,5 @@
+"""Cut streamed text into clauses and make them speakable."""
+
 from __future__ import annotations
 
 import re

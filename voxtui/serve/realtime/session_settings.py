@@ -133,6 +133,8 @@ class Audio(_Struct, frozen=True):
 
 
 class Settings(_Struct, frozen=True):
+    """The settings in use."""
+
     model: str
     audio: Audio
     instructions: Annotated[str, Meta(max_length=LONGEST_INSTRUCTIONS)] = ""
@@ -175,6 +177,7 @@ class Settings(_Struct, frozen=True):
         return self._checked(session, "session")
 
     def for_response(self, response: Json) -> Settings:
+        """Return the settings of one response. Raises HttpError."""
         for name in response:
             if name not in OF_RESPONSE:
                 raise unknown(f"response.{name}")
@@ -197,6 +200,7 @@ class Settings(_Struct, frozen=True):
 
     @property
     def functions(self) -> list[Function]:
+        """Return the callable functions."""
         return [] if self.tool_choice == "none" else [tool.function for tool in self.tools]
 
     @property

@@ -1,3 +1,5 @@
+"""Normalise a sentence for the rules: plain words, and numbers as digits."""
+
 from __future__ import annotations
 
 import re

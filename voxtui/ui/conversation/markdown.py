@@ -1,3 +1,5 @@
+"""Render the Markdown of a finished answer as styled text."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -1,3 +1,5 @@
+"""Add, change, select and drop the entries of the conversation."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

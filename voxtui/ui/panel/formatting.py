@@ -1,3 +1,5 @@
+"""Format the times that the panel shows."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

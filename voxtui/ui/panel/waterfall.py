@@ -1,3 +1,5 @@
+"""The stages of a turn as bars on one time axis."""
+
 from __future__ import annotations
 
 import math
