@@ -52,28 +52,31 @@ def note_in(words: str) -> str | None:
     words = re.sub(r"(?i),? (?:would|could|will|can) you\?\s*$", "", one_line(words))
     if len(words) > LONGEST_REQUEST:
         return None
-    for lead, order in _orders(words.replace("’", "'")):
+    for lead, order, is_reported in _orders(words.replace("’", "'")):
         if order.endswith("?") and not re.match(r"(?i)(?:could|would|will|can) you ", order):
             continue
         text = strip_courtesy(order.rstrip(" .!?").replace("'d like", " would like"))
         found = request("remember", re.sub(r"^(\w+(?: vox)?), ", r"\1 ", text, flags=re.IGNORECASE))
-        note = found.get("text", lead).strip(" ,") if found is not None else ""
+        if found is None or (is_reported and "text" in found):
+            continue
+        note = found.get("text", lead).strip(" ,")
         if note and not _NO_NOTE.fullmatch(note):
             return msgspec.json.encode(Note(note)).decode()
     return None
 
 
-def _orders(words: str) -> Iterator[tuple[str, str]]:
-    """Yield the words before a possible order at the end of `words`, and that order."""
-    yield "", words
+def _orders(words: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield the words before a possible order at the end of `words`, that order, and a flag.
+
+    True: those words report what somebody said, so that the order may be his.
+    """
+    yield "", words, False
     for end in re.finditer(r"[.!?:;] +|,? so |, ", words):
         lead, order = words[: end.start()], words[end.end() :]
         is_report, is_polite = _REPORT.search(lead), _POLITE.match(order)
         is_sentence = not end[0].startswith((",", " ")) or "so" in end[0]
-        if _FILLERS.fullmatch(lead) or (
-            (is_sentence or is_polite) if not is_report else (is_sentence and is_polite)
-        ):
-            yield _FILLERS.sub("", lead, count=1), order
+        if _FILLERS.fullmatch(lead) or is_polite or (is_sentence and not is_report):
+            yield _FILLERS.sub("", lead, count=1), order, bool(is_report and not is_sentence)
 
 
 def query_in(words: str) -> str | None:
