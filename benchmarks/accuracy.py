@@ -52,9 +52,9 @@ class Said:
     samples: np.ndarray
     text: str
     answer: str | None
-    """a regular expression, or None to check the words only"""
+    """a regular expression for the answer, or None to check the words only"""
     held: float
-    """seconds until the release"""
+    """the seconds until the release"""
 
 
 def questions(count: int) -> list[tuple[np.ndarray, str, str]]:
@@ -86,7 +86,7 @@ def variants(count: int) -> Iterator[Said]:
 
 
 LEAD = 0.3
-"""Seconds of silence before the speech."""
+"""Length of silence before the speech."""
 
 RELEASES = {"early release": -0.1, "late release": 1.0}
 """Seconds from the last voiced sample to the release, for variants that do not use 0.15."""
@@ -149,7 +149,7 @@ class Pair:
 
 
 class Noting(EmbeddedBrain):
-    """An embedded brain that keeps the utterance of its last turn."""
+    """An embedded brain that stores the utterance of its last turn."""
 
     said: Utterance | str = ""
 

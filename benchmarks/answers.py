@@ -48,13 +48,13 @@ SETS = Path(__file__).parents[1] / "tests/data/answers"
 KNOWLEDGE = "knowledge"
 
 LONGEST_WORDS = 60
-"""More words are no short spoken answer: 60 take 24 s to say."""
+"""Maximum words of a short spoken answer: 60 take 24 s to say."""
 
 LOOP = re.compile(r"\b(\w+(?:\W+\w+){4,})(?:\W+(?:\w+\W+){0,6}?\1\b){2}", re.IGNORECASE)
-"""Five words or more, three times, with up to six words between."""
+"""Matches five words or more that occur three times, with up to six words between."""
 
 UNSPEAKABLE = re.compile(r"[\[\]{}<>]|```|^\s*(?:[-*#]|\d+\.)\s", re.MULTILINE)
-"""Placeholders, code, and lists."""
+"""Matches placeholders, code and lists."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ class Judged:
     says: str
     reply: str
     complaint: str
-    """empty: right"""
+    """the reason for which the reply is wrong; empty if it is right"""
     ttft_ms: float
-    """from the typed text to the first token, with whatever else this machine does"""
+    """milliseconds from the typed text to the first token, whatever else this machine does"""
 
 
 def read(name: str) -> list[Conversation]:
@@ -119,7 +119,7 @@ def part(talks: Sequence[Conversation], name: str) -> list[Conversation]:
 
 
 NOW = datetime(2026, 11, 22, 13, 4)
-"""The time that each turn is told, as in the program."""
+"""The time that the brain is told in each turn, as in the program."""
 
 
 def judge(
@@ -154,7 +154,7 @@ def judge(
 
 
 def summary(judged: Sequence[Judged]) -> list[dict[str, Any]]:
-    """Return a row per topic, then one for all conversations, and last that for knowledge."""
+    """Return a row per topic, then one for all conversations, and last the one for knowledge."""
     rows: list[dict[str, Any]] = []
     for topic in dict.fromkeys(one.topic for one in judged if one.topic != KNOWLEDGE):
         rows.append(_row(topic, [one for one in judged if one.topic == topic]))

@@ -40,7 +40,7 @@ from voxtui.ui.app import VoxtuiApp
 
 DOWN, UP, SAMPLE = "\x1b[32;1:1;32u", "\x1b[32;1:3u", "1"
 SETTLED_SECONDS = 0.6
-"""Seconds after the key during which sound counts as late."""
+"""Time after the key in which sound counts as late."""
 
 
 class Tone:

@@ -27,10 +27,10 @@ from voxtui.audio.resampling import resample
 CLIP = Path(__file__).parents[1] / "assets/clips/capital-of-france.wav"
 RATE = 48_000
 LEAD_SECONDS, LOOP_SECONDS = 1.0, 8.0
-"""The clip begins after the lead, and again after each loop."""
+"""Start of the clip, and its period, because it is played in a loop."""
 
 TAIL_SECONDS = 0.2
-"""From the end of the clip to the release."""
+"""Time from the end of the clip to the release."""
 
 PATIENCE = 60.0
 STATUS = "document.getElementById('status')?.textContent ?? ''"
@@ -58,11 +58,11 @@ PREFERENCES = {
     "services.settings.server": "data:,",
     "toolkit.telemetry.enabled": False,
 }
-"""of Firefox: nothing is asked, and no other host is reached"""
+"""Firefox's preferences, by which it asks nothing and reaches no other host."""
 
 
 class Tab(ABC):
-    """A page with a person before it. `log` holds what its console reports as an error."""
+    """A page with a person in front of it. `log` has the errors of its console."""
 
     def __init__(self, socket: Any) -> None:
         self._socket = socket
@@ -87,7 +87,7 @@ class Tab(ABC):
         self.key(False, name)
 
     def place(self, element: str) -> tuple[float, float]:
-        """Return where a finger meets the element of that id: its middle."""
+        """Return the middle of the element with that id, where a finger touches it."""
         box = f"document.getElementById('{element}').getBoundingClientRect()"
         x, y = self.value(f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({box})")
         return x, y
@@ -97,7 +97,7 @@ class Tab(ABC):
         self.touch(False, element)
 
     def until(self, text: str) -> str:
-        """Wait until the status contains `text`. Returns it."""
+        """Wait until the status contains `text`. Return the status."""
         end = time.monotonic() + PATIENCE
         while text not in (status := self.value(STATUS)):
             if time.monotonic() > end:
@@ -115,30 +115,30 @@ class Tab(ABC):
 
     @abstractmethod
     def key(self, down: bool, name: str) -> None:
-        """Press a key of WEBDRIVER_KEYS, or let it go."""
+        """Press or release a key of WEBDRIVER_KEYS."""
 
     @abstractmethod
     def touch(self, down: bool, element: str) -> None:
-        """Put a finger on the element of that id, or lift it."""
+        """Put a finger on the element with that id, or lift it."""
 
     @abstractmethod
     def write(self, text: str) -> None:
-        """Write into the field that has the focus, by keys."""
+        """Type into the focused field."""
 
     @abstractmethod
     def picture(self, path: Path, width: int, height: int, scheme: str = "dark") -> None:
-        """Write a picture of the page in that size. Firefox has one scheme for its whole life."""
+        """Write a picture of the page in that size. Firefox has one scheme for all pictures."""
 
     @abstractmethod
     def ready(self) -> None:
-        """Wait until the clip may be spoken."""
+        """Wait until the clip may be played."""
 
     @abstractmethod
     def speak(self) -> None:
-        """Return once the clip was spoken into the microphone."""
+        """Return after the clip was played into the microphone."""
 
     def labels(self) -> Iterator[str]:
-        """Yield what a screen reader reads. Firefox's protocol does not tell it."""
+        """Yield the texts of a screen reader, which Firefox's protocol does not report."""
         return iter(())
 
 
@@ -225,11 +225,19 @@ class Firefox(Tab):
         self._act("key", "keyboard", [action])
 
     def touch(self, down: bool, element: str) -> None:
+        self._touch(element, down=down, up=not down)
+
+    def tap(self, element: str) -> None:
+        self._touch(element, down=True, up=True)  # two actions take longer than a tap may
+
+    def _touch(self, element: str, down: bool, up: bool) -> None:
         x, y = self.place(element)
-        actions: list[dict[str, Any]] = [{"type": "pointerUp", "button": 0}]
+        actions: list[dict[str, Any]] = []
         if down:
             move = {"type": "pointerMove", "x": round(x), "y": round(y)}
-            actions = [move, {"type": "pointerDown", "button": 0}]
+            actions += [move, {"type": "pointerDown", "button": 0}]
+        if up:
+            actions += [{"type": "pointerUp", "button": 0}]
         self._act("pointer", "finger", actions, parameters={"pointerType": "touch"})
 
     def write(self, text: str) -> None:

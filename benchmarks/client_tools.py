@@ -1,9 +1,9 @@
-"""Offer a client's functions to the embedded model: right calls, and false calls.
+"""Offer a client's functions to the embedded model, and count right and false calls.
 
     python -m benchmarks.client_tools [--json OUT]
 
-The functions and requests stand in client_tools.toml. Only the choice is made, by the model that
-`voxtui serve` uses; nothing is called. Prints a line for each request and the two counts.
+The functions and requests are in client_tools.toml. Only the choice is made, by the model that
+`voxtui serve` uses; nothing is called. Prints a line per request and the two counts.
 """
 
 from __future__ import annotations

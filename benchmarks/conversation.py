@@ -58,7 +58,7 @@ ENDS = (
     "Which of them can fly?",
 )
 """The first questions, and the last ones. They are the same, because a longer question or answer
-takes longer at any time."""
+always takes longer."""
 
 BETWEEN = (
     "My name is Anna and I live in Oslo.",
@@ -78,11 +78,11 @@ NOW = datetime(2026, 11, 22, 13, 4)
 
 KEYS_PER_SECOND = 8.0
 ENTER_SECONDS = 0.2
-"""Seconds between the last letter and Enter."""
+"""Time between the last letter and Enter."""
 
 PAUSE_SECONDS = 1.5
-"""Seconds between the end of an answer and the next key. A person listens longer than that,
-because an answer takes no time to play here."""
+"""Time between the end of an answer and the next key. A person listens longer than that, because
+here an answer takes no time to play."""
 
 FIGURES: dict[str, Callable[[Turn], float | None]] = {
     "first token": lambda turn: turn.ttft_ms,
@@ -92,7 +92,7 @@ FIGURES: dict[str, Callable[[Turn], float | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Asks an engine, as a screen does."""
+    """Asks an engine as a screen does."""
 
     engine: Engine
     events: SimpleQueue[Event]
@@ -123,7 +123,7 @@ class Person:
         return self.finished()
 
     def say(self, clip: Clip) -> Turn:
-        """Hold the key while `clip` is heard."""
+        """Hold the key during `clip`."""
         speak(clip, self.engine, Flag())
         return self.finished()
 

@@ -33,16 +33,16 @@ from voxtui.dialogue.data import SAMPLE_RATE
 SENTENCES = Path(__file__).parents[1] / "tests" / "data" / "ears" / "sentences.txt"
 
 RATE = 24_000
-"""Samples a second of Kokoro."""
+"""Sample rate of Kokoro in Hz."""
 
 VOICES = ("flite awb", "hibari", "flite rms", "espeak en-gb-scotland+m1", "flite slt", "hibari",
           "espeak en-us+f2")  # fmt: skip
 
 PITCHES = (0.88, 1.12)
-"""Lowest and highest factor of the pitch and the formants."""
+"""Minimum and maximum factor of the pitch and the formants."""
 
 ECHO_SECONDS = (0.0, 0.25, 0.4, 0.7)
-"""Time until the echo of a room is 60 dB down. 0: no room."""
+"""Seconds in which the echo of a room falls by 60 dB; 0 for no room."""
 
 NOISES = ("none", "white", "hum", "voices")
 
@@ -75,7 +75,7 @@ class Kokoro:
 
 
 def spoken_by(voice: str, programs: dict[str, str], text: str, pitch: float) -> np.ndarray:
-    """Return `text` as the voice says it, with its pitch and formants changed by a factor."""
+    """Return `text` in that voice, with its pitch and formants changed by a factor."""
     engine, _, name = voice.partition(" ")
     if engine == "hibari":
         model = Hibari(threads=1)

@@ -49,14 +49,14 @@ SHORT, LONG = "0.", "0, 1."
 """Answers of some 5 and 10 seconds."""
 
 SETTLED_SECONDS = 2.0
-"""Seconds after the first sound before a person interrupts an answer."""
+"""Time after the first sound before a person interrupts an answer."""
 
 AFTER_SECONDS = 1.5
-"""Seconds after an answer in which a turn that begins counts as an answer to itself."""
+"""Time after an answer in which a new turn counts as an answer to itself."""
 
 
 class Recorded:
-    """A stub voice: each digit of a clause is a sentence that a real voice spoke before."""
+    """A stub voice: each digit of a clause is a sentence recorded from a real voice."""
 
     name = "recorded"
 
@@ -80,7 +80,7 @@ class Recorded:
 
 
 class Timed(EchoCanceller):
-    """A canceller that adds up its CPU time."""
+    """A canceller that sums up its CPU time."""
 
     cpu_s = 0.0
     blocks_s = 0.0
@@ -94,7 +94,7 @@ class Timed(EchoCanceller):
 
 
 class Noting(PySilero):
-    """A speech detector that keeps the time of its latest result."""
+    """A speech detector that records the time of its latest result."""
 
     at = 0.0
 
@@ -113,7 +113,7 @@ class Interruption:
 
 
 class Room:
-    """An engine, hands-free, whose microphone hears its speaker."""
+    """A hands-free engine whose microphone hears its speaker."""
 
     def __init__(self, audio: VirtualAudio, speaker: str, cancels: bool = True) -> None:
         self._audio = audio
@@ -121,7 +121,7 @@ class Room:
         self._overhearing = Noting()
         self._brain = ScriptedBrain()
         self._known = 0
-        """turns that speech has begun"""
+        """the number of turns that speech has begun"""
         self.engine = engine_on_fakes(
             self._events,
             microphone=SounddeviceMicrophone(
@@ -182,7 +182,7 @@ class Room:
         return finished.turn.outcome
 
     def _turns_begun(self) -> int:
-        """Return how many turns speech has begun since the last call, and end them."""
+        """Return the number of turns begun by speech since the last call, and end them."""
         count = self._begun()
         while True:
             self.engine.post(Cancel())
@@ -200,7 +200,7 @@ class Room:
 
 
 def measure(room: Room, answers: int, interruptions: int) -> None:
-    """Print what happens in that many answers and interruptions."""
+    """Print the results of that many answers and interruptions."""
     wrong = sum(room.answers_itself() for _ in range(answers))
     print(f"  {wrong} of {answers} answers to itself", flush=True)
     uneven, names = random.Random(1), sorted(path.stem for path in QUESTIONS.glob("*.flac"))

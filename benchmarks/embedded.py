@@ -54,13 +54,13 @@ from voxtui.storage.derived_latencies import percentile
 from voxtui.voices.hibari import HibariVoice, trim
 
 VOICED = 10 ** (-40 / 20)
-"""-40 dBFS. The last sample above it is the last voiced sample of a clip."""
+"""Amplitude of -40 dBFS. The last sample above it is the last voiced sample of a clip."""
 
 AFTER_SECONDS = 0.1
-"""Seconds of silence after the release, so that a frame ends the utterance."""
+"""Length of silence after the release, so that a frame ends the utterance."""
 
 BEFORE_SECONDS = 0.5
-"""Seconds between two turns during which the busy programs run before the key press."""
+"""Time between two turns in which the busy programs run before the key press."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,10 @@ class Result:
     first_sound_ms: float
     total_ms: float
     speech_ended_to_sound_ms: float
-    """from the last voiced sample of the clip"""
+    """milliseconds from the last voiced sample of the clip"""
     hidden_ms: float = 0.0
     timestamps: dict[str, int] = field(default_factory=dict[str, int])
-    """ms from the release"""
+    """milliseconds from the release"""
 
 
 def first_audible(samples: Any, rate: int) -> float:

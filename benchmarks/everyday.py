@@ -68,7 +68,7 @@ def answer(out: Path, model: str, name: str) -> None:
 
 
 def sheet(before: Path, after: Path, key: Path) -> None:
-    """Print both versions. A coin for each conversation decides which one is A."""
+    """Print both versions. A coin toss per conversation decides which one is A."""
     versions = [json.loads(path.read_text())["replies"] for path in (before, after)]
     coin = random.SystemRandom()
     firsts: list[int] = []

@@ -49,7 +49,7 @@ FORMS = {
         instruction="You are Bruno, the assistant of a hotel in Vienna. Answer in one sentence."
     ),
 }
-"""How each form is answered."""
+"""The options of each form."""
 
 FORMER = {
     "david",
@@ -88,7 +88,7 @@ class Answered:
     reply: str
     leaks: Sequence[str]
     right: bool
-    """`unknown`: it says that it does not know; `told`: it says what was told"""
+    """whether it says that it does not know (`unknown`), or gives the fact (`told`)"""
     told: bool
 
 
@@ -97,7 +97,7 @@ def plain(text: str) -> list[str]:
 
 
 def leaks(reply: str, question: str) -> list[str]:
-    """Return the words of `reply` that only the examples can have given it."""
+    """Return the words of `reply` that can only come from the examples."""
     examples = {word for pair in EXAMPLES for text in pair for word in plain(text)}
     suspects = (examples | FORMER) - set(plain(question))
     return [w for w in plain(reply) if w in suspects and not ORDINARY.fullmatch(w)]

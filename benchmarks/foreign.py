@@ -1,10 +1,10 @@
-"""Count how many utterances the embedded recogniser refuses as no English.
+"""Count the utterances that the embedded recogniser refuses as not English.
 
     python -m benchmarks.foreign [--english 200] [NAME=FOLDER ...]
 
 The English ones are the questions of the tests in each variant of `benchmarks.accuracy`, and
-sentences that the embedded voice speaks. Each FOLDER holds sound files that people speak in the
-language NAME. Prints a row for each group: utterances, refused, and the mean log-probabilities.
+sentences that the embedded voice speaks. Each FOLDER has sound files of people who speak the
+language NAME. Prints a row per group: utterances, refused ones, and the mean log-probabilities.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from voxtui.voices.hibari import HibariVoice
 SENTENCES = Path(__file__).parents[1] / "tests" / "data" / "skills"
 
 LONGEST = 600.0
-"""Seconds of a file."""
+"""Maximum seconds of a file."""
 
 QUESTIONS = 18
 

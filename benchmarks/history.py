@@ -14,13 +14,13 @@ from voxtui.storage.conversation_database import SPAN, Conversations, Exchange
 COUNT, EXCHANGES = 10_000, 8
 ROUNDS = 9
 SHOWN = 200
-"""Conversations that the window shows at once."""
+"""Number of conversations that the window shows at once."""
 
 SEARCHES = ("", "t", "th", "the", "the w", "word17", "word17 word901", "word4999x", "nothing")
 
 
 def fill(conversations: Conversations, count: int) -> None:
-    """Store `count` conversations, whose words are as often as those of a language."""
+    """Store `count` conversations with the word frequencies of a language."""
     chance = random.Random(1)
     vocabulary = ["the", "to", "what", "that", *(f"word{i}" for i in range(5000))]
     weights = [1 / (i + 1) for i in range(len(vocabulary))]

@@ -43,11 +43,11 @@ from voxtui.voices.hibari import HibariVoice
 from voxtui.wiring import build_brain
 
 SEARCH_RATE = 8_000
-"""Hz, at which clauses are searched in the recording."""
+"""Sample rate in Hz at which clauses are searched for in the recording."""
 
 PIECE_SECONDS = 0.5
-"""Sound at the beginning and at the end of a clause that is searched: between them the device may
-have run dry."""
+"""Length of sound at the beginning and at the end of a clause that is searched for: between them
+the device may have run dry."""
 
 SENTENCE_ENDS = '.!?…"'
 HOLE_SECONDS = 0.25
@@ -71,14 +71,14 @@ EVERYDAY = (
 
 
 class Unhurried(SpeechPacing):
-    """Waits for the end of each sentence, however little speech lies ahead."""
+    """Waits for the end of each sentence, however little speech is left to play."""
 
     def patience(self, characters: int, now: float) -> float | None:
         return None
 
 
 class NotingVoice:
-    """A voice that keeps the speech of each clause."""
+    """A voice that stores the speech of each clause."""
 
     def __init__(self, voice: Voice) -> None:
         self._voice = voice
@@ -106,16 +106,16 @@ class Spoken:
     question: str
     paced: bool
     first_sound_s: float
-    """after the question was sent"""
+    """seconds after the question was sent"""
     seconds: float
-    """from the first to the last sound"""
+    """seconds from the first to the last sound"""
     clauses: list[str]
     silences: list[float]
-    """after each clause but the last, in seconds"""
+    """the silences in seconds after each clause but the last"""
     own_pause_s: float
-    """the longest silence that the voice itself put inside a clause"""
+    """the longest silence in seconds that the voice itself made inside a clause"""
     dry_s: float
-    """the longest time by which a clause was stretched, because the device ran dry"""
+    """the longest time in seconds by which a clause was stretched because the device ran dry"""
 
     @property
     def inside(self) -> list[float]:
@@ -135,7 +135,7 @@ def at_search_rate(samples: np.ndarray, rate: float) -> np.ndarray:
 
 
 def find(clause: np.ndarray, sound: np.ndarray, start: int) -> int:
-    """Return where `clause` stands in `sound` at or after `start`, by normalised correlation."""
+    """Return the index of `clause` in `sound`, from `start` on, by normalised correlation."""
     rest = sound[start:]
     size = 1 << int(np.ceil(np.log2(len(rest) + len(clause))))
     product = np.fft.rfft(rest, size) * np.conj(np.fft.rfft(clause, size))

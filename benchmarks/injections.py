@@ -2,10 +2,11 @@
 
     python -m benchmarks.injections [--part 0:10] [--model smollm2-135m] [--json OUT]
 
-The results stand in injections.json. Each begins a conversation with the real embedded brain: a
+The results are in injections.json. Each one begins a conversation with the real embedded brain: a
 request for the weather, whose result is the order; then words with the triggers of the other tools.
 Those would run at once, without a key: two commands of the user, and two tools of the same server.
-The first line is a result without an order; a call that this one does not bring about, too, obeys.
+The first line is a result without an order. A call obeys an order if this line does not cause it as
+well.
 """
 
 from __future__ import annotations

@@ -48,35 +48,35 @@ SENTENCES = (
 )
 
 BEGIN_SECONDS = 0.05
-"""The speaker begins to play this long after the answer began."""
+"""Time from the beginning of the answer to that of the playback."""
 
 AHEAD_SECONDS = 0.2
-"""The speaker notes what it plays this much earlier."""
+"""Time by which the speaker records its sound before it plays."""
 
 PAUSE_SECONDS = 1.2
-"""Silence between two answers."""
+"""Length of silence between two answers."""
 
 DEVICES_SECONDS = 0.045
-"""What capture, decision and the end of the sound take besides."""
+"""Time that capture, decision and the end of the sound take in addition."""
 
 DIRECT = 0.64
-"""Share of an echo's energy that comes straight from the loudspeaker."""
+"""Share of an echo's energy that comes directly from the loudspeaker."""
 
 RULES = ((130, False), (80, False), (42, False), (130, True), (80, True), (42, True), (32, True))
-"""`vad.interrupt_ms`, and whether faint frames are left out, as voxtui does."""
+"""Values of `vad.interrupt_ms`, and whether faint frames are left out, as in voxtui."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """One answer as the microphone hears it, once its echo is removed."""
+    """One answer as the microphone hears it, without its echo."""
 
     frames: list[tuple[Frame, float]]
-    """with the probability of speech"""
+    """the frames, each with its probability of speech"""
     words_at: float | None
-    """when a voice began to interrupt it"""
+    """the time at which a voice began to interrupt it"""
 
     def ended(self, interrupt_ms: int, ignores_faint: bool) -> float | None:
-        """Return the capture time of the frame that ends the answer; None: it is heard out."""
+        """Return the capture time of the frame that ends the answer, or None if none does."""
         detector = _Known()
         barge_in = VoiceBargeIn(
             detector, LiveConfig(Config(vad=VadConfig(interrupt_ms=interrupt_ms)))
@@ -89,7 +89,7 @@ class Heard:
 
 
 class _Known:
-    """A detector whose results are known."""
+    """A detector with known results."""
 
     value = 0.0
 
@@ -100,7 +100,7 @@ class _Known:
 
 
 class Room:
-    """A microphone that hears our own speaker, in a time of its own."""
+    """A simulated microphone that hears our own speaker, with a clock of its own."""
 
     def __init__(self, percent: int, reverberation_ms: int) -> None:
         self._random = np.random.default_rng(1000 * percent + reverberation_ms)
@@ -160,7 +160,7 @@ class Room:
 
 
 def people(directories: Sequence[Path]) -> Iterator[np.ndarray]:
-    """Return what is said, one voice after the other, without end."""
+    """Yield the speech of one voice after another, without end."""
     asked = sorted(path.stem for path in QUESTIONS.glob("*.flac"))
     loudness = np.sqrt(np.mean(question(asked[0]) ** 2))
     files = [sorted(directory.glob("*.wav")) for directory in directories]
@@ -184,7 +184,7 @@ def spoken() -> list[np.ndarray]:
 
 
 def report(heard: Sequence[Heard]) -> None:
-    """Print what each rule makes of these answers."""
+    """Print the result of each rule for these answers."""
     alone = sum((h.words_at or h.frames[-1][0].captured_at) - h.frames[0][0].captured_at
                 for h in heard if h.frames)  # fmt: skip
     print(f"  {len(heard)} answers, {alone / 60:.1f} minutes of them alone and free of echo")

@@ -45,7 +45,7 @@ SNR_DB = 15.0
 ECHO_SECONDS = 0.4
 
 CONTEXT = 64
-"""Samples before each frame that Silero reads, too."""
+"""Samples before each frame that Silero also reads."""
 
 NEAR_VOICES = ("hibari", "flite:slt", "flite:rms", "flite:awb", "espeak:en-us")
 
@@ -99,7 +99,7 @@ def in_noise(samples: np.ndarray, random: np.random.Generator) -> np.ndarray:
 
 
 class WholeSilero:
-    """Silero over a whole sound at once: the same weights, for a twentieth of the time."""
+    """Silero over a whole sound at once: the same weights in a twentieth of the time."""
 
     def __init__(self) -> None:
         options = onnxruntime.SessionOptions()
@@ -125,7 +125,7 @@ class WholeSilero:
 
 
 class Ears:
-    """The detector and the recogniser, with the time that they took."""
+    """The detector and the recogniser, with their times."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -150,7 +150,7 @@ class Ears:
         return found
 
     def words(self, utterance: Utterance, cancelled: Event | None = None) -> str:
-        """Return the words. With `cancelled` set: only the name, if they begin with it."""
+        """Return the words. If `cancelled` is set, return only the name, if they begin with it."""
         started = time.process_time()
         heard = self._recogniser.recognise(utterance.samples, cancelled, self._name)
         self.recogniser_s += time.process_time() - started
@@ -162,7 +162,7 @@ def plain(text: str) -> list[str]:
 
 
 def spellings(speakers: Speakers, ears: Ears) -> None:
-    """Print what stands in the place of the name, and how often."""
+    """Print the words in the place of the name, and their frequencies."""
     voices = tomllib.loads((DATA / "voices.toml").read_text())["spellings"]
     random = np.random.default_rng(0)
     questions = ("what is the time?", "how old is the moon?", "tell me a story.")
@@ -203,7 +203,7 @@ def near(speakers: Speakers, ears: Ears, part: slice) -> None:
 
 
 def recordings(ears: Ears, files: Iterable[Path]) -> None:
-    """Print the utterances that begin with the name, and how much speech was heard."""
+    """Print the utterances that begin with the name, and the length of all speech."""
     sound_s = speech_s = 0.0
     heard, unread, false = 0, 0, list[str]()
     at_once = Event()

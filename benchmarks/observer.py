@@ -106,10 +106,10 @@ class Seen:
     """One turn seen from inside and outside, in ms from the release."""
 
     first_sound: float
-    """on the screen"""
+    """the first sound on the screen"""
     sound_recorded: float
     ttft: float
-    """on the screen"""
+    """the time to first token on the screen"""
     token_painted: float
 
     @property
@@ -126,12 +126,13 @@ class Calibration:
     """The position of the recording on the monotonic clock, in seconds."""
 
     began_at: float
-    """time of its first sample"""
+    """the time of its first sample"""
     uncertain: float
-    """± seconds"""
+    """the uncertainty in seconds (±)"""
     made_at: float
     rate: float = RATE
-    """measured samples per second, because a sound device's clock differs from the computer's"""
+    """the measured samples per second, because a sound device's clock differs from the computer's
+    """
 
     def moment(self, sample: int) -> float:
         return self.began_at + sample / self.rate

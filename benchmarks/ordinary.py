@@ -27,19 +27,19 @@ from voxtui.settings.schema import BrainConfig, Config
 from voxtui.storage.derived_latencies import percentile
 
 OWN = BrainConfig(instruction=f"{BrainConfig().instruction} ")
-"""The same instruction as one of the user's own, which has no examples."""
+"""The default instruction as if it were the user's own, so that there are no examples."""
 
 WAYS = {
     "none of them": (Config(brain=OWN), False),
     "examples": (Config(), False),
     "examples, rules and time": (Config(), True),
 }
-"""The configuration, and whether there are rules and the time."""
+"""The configurations, each with or without rules and time."""
 
 QUESTIONS = [
     question for question in ENDS if not question.startswith(("Is", "And", "Which", "Tell"))
 ]
-"""Those that need no question before them."""
+"""Questions that need no earlier question."""
 
 SETTLE_SECONDS = 1.0
 """Pause before each question, in which the brain reads what comes before it."""

@@ -58,7 +58,7 @@ def ms(text: str) -> float | None:
 
 
 def choose(tab: Tab, transport: str) -> None:
-    """Choose the transport as a person does who has no mouse."""
+    """Choose the transport as a person without a mouse does."""
     tab.value("document.getElementById('settings').open = true")
     tab.value("document.getElementById('transport').focus(), true")
     tab.press("ArrowDown")
@@ -72,14 +72,14 @@ QUESTION = "What is the capital of France?"
 
 
 class Hand:
-    """How a person asks: `by` a key or a finger that is held, by two taps, or in writing."""
+    """How a person asks: `by` holding a key or a finger, by two taps, or in writing."""
 
     def __init__(self, tab: Tab, by: str) -> None:
         self._tab = tab
         self._by = by
 
     def begin(self) -> None:
-        """Begin to speak. Returns once the page listens."""
+        """Begin to speak. Returns once the page is listening."""
         match self._by:
             case "space":
                 self._tab.key(True, "Space")
@@ -113,7 +113,7 @@ class Hand:
 
 
 def use_microphone(tab: Tab) -> None:
-    """Press and throw away: only then Firefox gives WebRTC the addresses of this machine."""
+    """Record once and discard it: only then Firefox gives WebRTC the addresses of this machine."""
     tab.key(True, "Space")
     tab.until("Listening")
     tab.press("Escape")

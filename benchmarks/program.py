@@ -41,12 +41,12 @@ QUESTIONS = (
     ("What is the capital of France?", b"Paris"),
     ("What is the capital of Japan?", b"Tokyo"),
 )
-"""Each with a word of the answer that is not in the question."""
+"""Questions, each with a word of the answer that is not in the question."""
 KEY_SECONDS = 0.03
-"""Seconds between two keys of a quick typist."""
+"""Time between two keys of a quick typist."""
 IDLE_SECONDS = 20.0
 SETTLING_SECONDS = 6.0
-"""Seconds after READY until the level was checked and nothing is left to warm up."""
+"""Time after READY until the level was checked and nothing is left to warm up."""
 NOISE = 10 ** (-55 / 20)
 """Peak of the noise of a quiet room: -55 dBFS."""
 LOADING_SECONDS = 6.0
@@ -57,7 +57,7 @@ Times = dict[str, list[float]]
 
 
 class Program:
-    """The program of a version, at its own terminal."""
+    """The program of one version, at its own terminal."""
 
     def __init__(self, tree: Path, size: tuple[int, int], environment: Mapping[str, str]) -> None:
         self._began = time.monotonic()
@@ -85,7 +85,7 @@ class Program:
             time.sleep(0.001)  # a wait on the descriptor would race with the terminal's reader
 
     def _turns(self) -> int:
-        """Return how many turns were written down. Older screens do not show that one is over."""
+        """Count the turns in the metrics, because older screens do not show the end of one."""
         return sum(len(log.read_text().splitlines()) for log in self._state.rglob("*.jsonl"))
 
     def ask(self, question: str, word: bytes) -> float:
@@ -102,7 +102,7 @@ class Program:
         return answered
 
     def idle(self, seconds: float) -> tuple[float, float]:
-        """Return the share of a core and the bytes per second while nothing happens."""
+        """Return the share of a core, and the bytes per second to the terminal, while idle."""
         time.sleep(SETTLING_SECONDS)  # what follows the start must be over
         cpu, written, began = self._cpu(), len(self.terminal.output), time.monotonic()
         time.sleep(seconds)  # the measured time

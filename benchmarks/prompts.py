@@ -28,7 +28,7 @@ SPEAKERS = {
 CLIPS, SEED = 60, 2611
 
 FEWEST, MOST = 4, 16
-"""Words of a prompt."""
+"""Minimum and maximum words of a prompt."""
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ def text(seed: int, words: int) -> str:
 
 
 def instruction(client: int) -> str:
-    """Return some 150 tokens that differ from the first word on."""
+    """Return some 150 tokens that differ from those of other clients from the first word on."""
     return f"{text(1000 + client, 140)} You are assistant {client}. Answer in one word."
 
 
@@ -63,7 +63,7 @@ def instruction(client: int) -> str:
 
 
 def worker() -> None:
-    """Measure what each line of standard input asks for. Write a line of JSON with seconds."""
+    """Run the measurement of each line of standard input. Write a line of JSON with seconds."""
     from functools import partial
 
     from voxtui.settings.schema import Config
@@ -114,7 +114,7 @@ def _prefill(brain: Any, words: str) -> float:
 
 
 class Visits:
-    """Answers clients that have instructions of their own. Seconds to the first token."""
+    """Answers clients with different instructions. Returns seconds to the first token."""
 
     def __init__(self, brain: Any) -> None:
         self._brain = brain

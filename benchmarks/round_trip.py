@@ -1,11 +1,11 @@
-"""Ask ten spoken questions in Spanish, and hear whether the answers are Spanish, right and clear.
+"""Ask ten spoken questions in Spanish, and check if the answers are Spanish, right and clear.
 
     python -m benchmarks.round_trip [--asker espeak | --asker em_alex.bin] [--folder FOLDER]
 
 Each question of tests/data/questions/spanish.toml is spoken by espeak-ng, or by a voice of Kokoro
-(npm's kokoro-js holds them), and goes through `voxtui ask`: Whisper, the chat model, Kokoro. The
-sound of all answers is then transcribed by `voxtui transcribe`. Needs the extra `whisper`,
-espeak-ng, and `voxtui models fetch` of whisper-base, kokoro-small and the chat model.
+(from npm's kokoro-js), and goes through `voxtui ask`: Whisper, the chat model, Kokoro. The sound of
+all answers is then transcribed by `voxtui transcribe`. Needs the extra `whisper`, espeak-ng, and
+`voxtui models fetch` of whisper-base, kokoro-small and the chat model.
 """
 
 from __future__ import annotations

@@ -56,24 +56,24 @@ from voxtui.wiring import build_engine, sample_clips
 TEXT = "The river winds slowly through the middle of the old city, under many bridges."
 WORDS = TEXT.split()
 STALL_SECONDS = 0.05
-"""A person notices that the screen stands still for longer than this."""
+"""Time for which the screen may stand still before a person notices."""
 SPOKEN_TOKENS = 20
-"""Tokens before the first sound."""
+"""Number of tokens before the first sound."""
 CAPTIONS = 8
 CAPTION_SECONDS = 0.05
-"""Seconds between two captions; the recogniser needs longer for a pass."""
+"""Time between two captions; the recogniser needs longer for a pass."""
 SETTLING_SECONDS = 5.0
-"""Seconds after which the microphone's level has been checked, and nothing else is due."""
+"""Time until the microphone's level has been checked and nothing else is due."""
 PAUSE_SECONDS = 0.2
-"""Seconds between two answers, for Markdown rendering and garbage collection."""
+"""Time between two answers, for Markdown rendering and garbage collection."""
 
 
 TOKEN = re.compile(rb"Q[a-z]{4}")
-"""A token of the measured answers. Nothing else on the screen looks like it."""
+"""Matches a token of the measured answers. Nothing else on the screen looks like it."""
 
 
 def token_of(number: int) -> str:
-    """Return a word that stands for `number`. Each number has its own."""
+    """Return a word that stands for `number`, unique to it."""
     letters = (number // 26**place % 26 for place in range(4))
     return "Q" + "".join(chr(ord("a") + letter) for letter in letters)
 
@@ -87,7 +87,7 @@ class MeasuredApp(VoxtuiApp):
         self.lateness: list[float] = []
         self.idle_cpu = self.busy_cpu = self.mib = 0.0
         self.idle_bytes = 0.0
-        """written to the terminal per second while idle"""
+        """the bytes written to the terminal per second while idle"""
         self._noise = random.Random(1)
         self._idle = False
         self._written = 0
@@ -166,7 +166,7 @@ class MeasuredApp(VoxtuiApp):
             self._scripted.report(ReplyText(number, f"{token} "))
 
     def _speak(self) -> tuple[int, Timestamps]:
-        """Begin a turn with captions. Return its number and its marks after the release."""
+        """Begin a turn with captions. Return its number and its timestamps after the release."""
         engine, timestamps = self._scripted, Timestamps()
         engine.turns += 1
         engine.report(

@@ -1,9 +1,9 @@
-"""Dictate through a microphone that sleeps: is the first word there?
+"""Dictate through a microphone that sleeps, and check that the first word is not lost.
 
     .venv/bin/python -m benchmarks.sleeping_microphone --tries 50
 
 A virtual source is suspended when `voxtui dictate` opens it, and wakes after a random time. A voice
-without leading silence begins as soon as the terminal says `Speak`.
+without leading silence begins as soon as the terminal shows `Speak`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.virtual_audio import VirtualAudio
 
 CLIPS = Path(__file__).parents[1] / "assets" / "clips"
 WAKES = (0.2, 3.5)
-"""seconds between which the microphone wakes, after it was opened"""
+"""Minimum and maximum seconds until the microphone wakes after it was opened."""
 
 VOXTUI = [sys.executable, "-P", "-m", "voxtui"]
 COMMAND = [*VOXTUI, "dictate", "--set", "dictate.silence_s=1.0"]
@@ -62,7 +62,7 @@ def transcript(clip: Path) -> str:
 
 
 def dictate(audio: VirtualAudio, clip: Path, wakes: float) -> tuple[str, float]:
-    """Return the words, and the seconds between the end of the sleep and `Speak`."""
+    """Return the words, and the seconds between the wake-up and `Speak`."""
     audio.stall()
     terminal, inside = pty.openpty()
     with subprocess.Popen(

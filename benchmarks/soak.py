@@ -165,11 +165,11 @@ class Clicks:
 
     samples: int = 0
     uneven: int = 0
-    """frames that are not 32 ± 10 ms after the previous one"""
+    """the number of frames that are not 32 ± 10 ms after the previous one"""
     first: float | None = None
     last: float = 0.0
     clicks: list[tuple[float, float]] = field(default_factory=list)
-    """(seconds by sample count, monotonic seconds by frame time)"""
+    """(seconds by sample count, monotonic seconds by frame time) of each click"""
 
     def look(self, frame: Frame) -> None:
         if self.first is not None and abs(frame.captured_at - self.last - FRAME_SECONDS) > 0.01:
@@ -186,7 +186,7 @@ class Clicks:
 
 
 def listen(seconds: float, pause: float = 10.0) -> dict[str, Any]:
-    """Keep the microphone open and play a click now and then, which a recorder captures as well."""
+    """Keep the microphone open and play a click at intervals, which a recorder captures as well."""
     heard, loaded = Clicks(), threading.Event()
     click = np.zeros(320, np.float32)
     click[:160] = 0.8

@@ -56,7 +56,7 @@ from voxtui.storage.derived_latencies import spread
 TEXTS = (" Yes", " indeed", ".", " It", " is", " so", ".")
 CLAUSE_TOKENS = 3
 TOKEN_SECONDS = 0.004
-"""Seconds between tokens, long enough for every thread to sleep."""
+"""Time between tokens, long enough for every thread to sleep."""
 
 SOURCE = "stub"
 DEVICE_RATE = 48_000
@@ -70,10 +70,11 @@ while pipe.recv():
     time.sleep(0.002)  # in place of a token being worked out: meanwhile its reader falls asleep
     pipe.send((" token", time.monotonic()))
 """
-"""The chat model's process. Each token carries its send time, so the pause is not measured."""
+"""Code of the chat model's process. Each token carries its send time, so the pause is not measured.
+"""
 
 Times = dict[str, list[float]]
-"""Stage -> seconds, one value per occurrence."""
+"""Seconds of each occurrence, by stage."""
 
 
 class Stub(StubBrain):

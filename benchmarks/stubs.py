@@ -1,4 +1,4 @@
-"""Stub parts for benchmarks: a brain and a voice that only wait, and a detector of loudness."""
+"""Stub components for benchmarks: a brain and a voice that wait, and a detector of loudness."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
 
 VOICE_RATE = 24_000
-"""Hz"""
+"""Sample rate in Hz."""
 
 
 class StubBrain:
@@ -58,10 +58,10 @@ class Script:
     recogniser_s: float
     first_token_s: float
     token_s: float
-    """from one token to the next"""
+    """the seconds from one token to the next"""
     scheduled: bool = False
-    """The tokens come at fixed times, as those of a model in another process: a token that is taken
-    late delays none after it."""
+    """whether the tokens come at fixed times, like those of a model in another process, so that a
+    token that is taken late does not delay the next ones"""
 
 
 class WaitingBrain(StubBrain):

@@ -1,9 +1,9 @@
-"""Measure how soon and how completely queued speech is heard on a virtual device.
+"""Measure how soon and how completely queued speech is audible on a virtual device.
 
     python -m benchmarks.sweep [--turns 20] [--periods 5,10,20,50]
         [--depths 20,40,100,200] [--busy 2]
 
-The speaker is voxtui's own; only the device period and the amount of sound kept ahead vary. The
+The speaker is voxtui's own; only the device period and the amount of sound written ahead vary. The
 recorder asks for blocks of 50 ms, because short blocks would speed up the server for everyone.
 """
 
@@ -34,20 +34,20 @@ from voxtui.dialogue.timestamps import Milestone, Timestamps
 CLAUSE_SECONDS = 0.8
 VOICE_RATE = 24_000
 RECORDED_MS = 100
-"""Two blocks of 50 ms."""
+"""Recorded milliseconds: two blocks of 50 ms."""
 
 STALL_SECONDS = 0.03
-"""Seconds for which a thread holds the interpreter at a time."""
+"""Time for which a thread holds the interpreter at once."""
 
 
 @dataclass
 class Heard:
-    """One clause as it was heard, in ms."""
+    """One clause in the recording, in ms."""
 
     sound: float
-    """from `play` to the recording"""
+    """the time from `play` to the sound in the recording"""
     error: float
-    """the mark minus the recording"""
+    """`first_sound` minus the sound in the recording"""
     gaps: int
 
 
@@ -104,7 +104,7 @@ def holding(wanted: bool) -> Iterator[None]:
 
 
 def _hold(ended: threading.Event) -> None:
-    """Run a long native step that keeps the interpreter lock, now and then."""
+    """Run a long native step that holds the interpreter lock, at intervals."""
     numbers = list(range(400_000))
     while not ended.wait(STALL_SECONDS):
         began = time.monotonic()

@@ -36,10 +36,10 @@ from voxtui.settings.urls import check_url
 from voxtui.storage.derived_latencies import spread
 
 KEY = "VOXTUI_AGAINST_KEY"
-"""The only place of the other server's key: this environment variable."""
+"""The environment variable with the other server's key, which comes from nowhere else."""
 
 MOST_POINTS = 1.0
-"""Percentage points by which word errors may rise."""
+"""Maximum rise of the word errors in percentage points."""
 
 Notify = Callable[[str], object]
 
@@ -47,18 +47,18 @@ Notify = Callable[[str], object]
 @dataclass(frozen=True, slots=True)
 class TranscribeOptions:
     against: str = ""
-    """the base URL of the other server; empty: none"""
+    """the base URL of the other server; empty for none"""
     model: str = ""
-    """of the other server; empty: its only one"""
+    """the other server's model; empty for its only one"""
     runs: int = 3
     compare: Path | None = None
-    """an earlier report of --json"""
+    """an earlier report by --json"""
     as_json: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A clip and its words, from the text file beside it. None: there is no such file."""
+    """A clip and its words, from the text file beside it; None without such a file."""
 
     path: Path
     seconds: float
@@ -67,19 +67,19 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """An answer. Times run from the beginning of the request."""
+    """An answer. Times count from the beginning of the request."""
 
     clip: str
     run: int
     text: str
     wall_ms: float
     first_text_ms: float | None
-    """None: nothing was heard"""
+    """the time of the first text, or None if nothing was heard"""
 
 
 @dataclass(slots=True)
 class Contestant:
-    """A server, and what it answered. `streams`: it sends text before it has all of it."""
+    """A server and its answers. If it `streams`, it sends text before it has all of it."""
 
     name: str
     endpoint: RemoteEndpoint
@@ -88,7 +88,7 @@ class Contestant:
     answers: list[Heard] = field(default_factory=list[Heard])
 
     def transcribe(self, sample: Sample, run: int) -> Heard:
-        """Send a clip. A server that refuses to stream is asked without. Raises RemoteError."""
+        """Send a clip. If a server refuses to stream, ask it without. Raises RemoteError."""
         try:
             return self._transcribe(sample, run)
         except StatusError as error:
@@ -302,14 +302,14 @@ def _difference(ours: Contestant, other: Contestant, samples: Sequence[Sample]) 
 
 
 def _xrt(one: Contestant, samples: Sequence[Sample]) -> float | None:
-    """Return the median seconds of sound per second."""
+    """Return the median of seconds of sound per second of work."""
     seconds = {sample.path.name: sample.seconds for sample in samples}
     speeds = spread(seconds[answer.clip] / answer.wall_ms * 1000 for answer in one.measured())
     return speeds and speeds.p50
 
 
 def _word_errors(answers: Iterable[Heard], samples: Sequence[Sample]) -> float | None:
-    """Return the word errors of all runs in percent; None: no clip has its words beside it."""
+    """Return the word errors of all runs in percent, or None without a clip that has its words."""
     words = {sample.path.name: sample.words for sample in samples}
     pairs = ((words[a.clip], a.text) for a in answers if a.run)
     rate = word_errors((said, text) for said, text in pairs if said is not None)

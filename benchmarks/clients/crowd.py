@@ -46,29 +46,29 @@ from voxtui.wiring import target_clips
 KILLED_EVERY = 10
 
 MOST_TURNS = 5
-"""of a session"""
+"""Maximum turns of a session."""
 
 PAUSE_SECONDS = 6.0
-"""A person says nothing for up to so long between two turns."""
+"""Maximum pause of a person between two turns."""
 
 KILLED_WITHIN_SECONDS = 2.0
-"""after it has begun to speak: while it speaks, or while it is answered"""
+"""Maximum time from the first word to a kill: during the speech or the answer."""
 
 HTTP_SHARE = 0.5
-"""of those that are killed"""
+"""Share of HTTP requests among the killed clients."""
 
 BACK_SECONDS = 1.0
-"""A program that was killed is started again after so long."""
+"""Time after which a killed program is started again."""
 
 SAMPLE_SECONDS = 30.0
 
 SETTLED_SECONDS = 600.0
-"""From then on memory must not grow."""
+"""Time from which memory must not grow."""
 
 ENDING_SECONDS = 20.0
 
 IDLE_SECONDS = 11.0
-"""The server's pool of threads ends a worker at the first request after 10 s without work."""
+"""Time without work after which the server's pool of threads ends a worker, at the next request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,28 +77,28 @@ class Sample:
 
     second: float
     rss_mb: float
-    """of all its processes"""
+    """the memory of all its processes"""
     processes: int
     threads: int
-    """of all its processes"""
+    """the threads of all its processes"""
     files: int
-    """open files of all kinds, sockets included, of all its processes"""
+    """the open files of all kinds, including sockets, of all its processes"""
     sockets: int
-    """connections of clients"""
+    """the connections of clients"""
     turns: int
-    """answered so far"""
+    """the turns answered so far"""
     load: float
-    """of the machine"""
+    """the load of the machine"""
 
     @property
     def other_files(self) -> int:
-        """Open files that are no connections of clients."""
+        """The open files that are no connections of clients."""
         return self.files - self.sockets
 
 
 @dataclass(slots=True)
 class Crowd:
-    """What all clients have seen."""
+    """The observations of all clients."""
 
     answers: list[Answer] = field(default_factory=list[Answer])
     failed: list[str] = field(default_factory=list[str])
@@ -127,7 +127,7 @@ def sample(process: psutil.Process, began: float, turns: int) -> Sample:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What each client says, and when it leaves for good."""
+    """The words of each client, and the time at which it leaves for good."""
 
     url: str
     clip: np.ndarray
@@ -136,10 +136,10 @@ class Visit:
     """the question as messages"""
     until: float
     away: float
-    """Most seconds from one visit to the next."""
+    """the maximum seconds from one visit to the next"""
 
     async def back(self) -> bool:
-        """Wait for the next visit. Returns whether there is one."""
+        """Wait for the next visit. Return False if there is none."""
         left = self.until - time.monotonic()
         await asyncio.sleep(min(random.uniform(0.0, self.away), max(0.0, left)))
         return time.monotonic() < self.until
@@ -162,7 +162,7 @@ async def person(visit: Visit, crowd: Crowd) -> None:
 
 
 async def victim(visit: Visit, crowd: Crowd) -> None:
-    """Vanish in the middle of each session's turn or request, or after it."""
+    """Disconnect in the middle of each session's turn or request, or after it."""
     requests = http_requests(visit)
     while time.monotonic() < visit.until:
         within = random.uniform(0.0, KILLED_WITHIN_SECONDS)
@@ -203,7 +203,7 @@ def _request(path: str, body: bytes, kind: str = "application/json") -> bytes:
 
 
 async def killed_request(url: str, request: bytes, within: float) -> None:
-    """Send a request, read its answer for `within` seconds, and vanish."""
+    """Send a request, read its answer for `within` seconds, and disconnect."""
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     writer.write(request)
@@ -215,7 +215,7 @@ async def killed_request(url: str, request: bytes, within: float) -> None:
 
 
 async def opened(visit: Visit, crowd: Crowd) -> Line | None:
-    """Open a session, as soon as one is free; None: the end came before."""
+    """Open a session as soon as one is free. Return None if the end came first."""
     while time.monotonic() < visit.until:
         try:
             line = await Line.open(visit.url)
@@ -243,10 +243,10 @@ async def talk(
 
 
 def left_over(server: Server, folder: Path, files: int, before: Sample) -> dict[str, int]:
-    """Return what remains once every client has gone. Waits for it up to ENDING_SECONDS.
+    """Return what remains once every client has disconnected. Waits for at most ENDING_SECONDS.
 
-    Before the first client `folder`, where the server puts its temporary files, held `files`, and
-    the server was as `before`.
+    Before the first client, `folder`, where the server puts its temporary files, held `files`, and
+    the server was as in `before`.
     """
     process, until = psutil.Process(server.pid), time.monotonic() + ENDING_SECONDS
     while True:
@@ -287,7 +287,7 @@ class Growth:
 
 
 def growth(samples: list[Sample], name: str) -> Growth | None:
-    """Return how a number grows after SETTLED_SECONDS; None: there are too few samples.
+    """Return the growth of a number after SETTLED_SECONDS, or None for too few samples.
 
     Neighbouring samples are alike, so they count as fewer: the interval is widened by the
     correlation of neighbouring residuals, as for an autoregressive series of the first order.

@@ -61,7 +61,7 @@ COUNTED = re.compile(r'requests_total\{endpoint="realtime",status="101"\} (\S+)'
 
 
 Gateway = Callable[..., list[str]]
-"""Returns the arguments that start a gateway with so many sessions, on a port."""
+"""Returns the arguments that start a gateway with that many sessions, on a port."""
 
 
 def gateway(url: str, model: str, more: Sequence[str], sessions: int, port: int = 0) -> list[str]:
@@ -74,7 +74,7 @@ def gateway(url: str, model: str, more: Sequence[str], sessions: int, port: int 
 
 
 def memory(gateway: Gateway) -> None:
-    """Print what a gateway holds, and what one session more adds."""
+    """Print the memory of a gateway, and that of one session more."""
     for sessions in (1, 4):
         with started("voxtui", gateway(sessions)) as server:
             held = psutil.Process(server.pid).memory_info().rss / 2**20
@@ -96,7 +96,7 @@ def processor_time(process: psutil.Process) -> float:
 
 
 def cost(gateway: Gateway, spoken: list[bytes]) -> None:
-    """Print the seconds of a core for a second of sound, in each direction."""
+    """Print the seconds of a core per second of sound, in each direction."""
     with started("voxtui", gateway(1)) as server:
         process = psutil.Process(server.pid)
         say(server)  # the first use of the voice and of the detector is dearer
@@ -179,7 +179,7 @@ def report(who: str, answers: list[Answer]) -> None:
 
 
 def events_apart(url: str) -> float:
-    """Return the seconds from the first to the last piece of a streamed answer."""
+    """Return the seconds between the first and the last piece of a streamed answer."""
     body = {"stream": True, "messages": [{"role": "user", "content": "Hello."}]}
     request = urllib.request.Request(f"{url}/chat/completions", json.dumps(body).encode())
     with urllib.request.urlopen(request) as answer:
@@ -197,7 +197,7 @@ def sessions_of(server: Server) -> int:
 
 
 def behind_nginx(gateway: Gateway, spoken: list[bytes]) -> None:
-    """Let CLIENTS talk to two gateways through nginx. Raises RemoteError if one gets no answer."""
+    """Have CLIENTS talk to two gateways through nginx. Raises RemoteError for a missing answer."""
     ports = free_port(), free_port()
     with ExitStack() as stack:
         gateways = [
@@ -215,7 +215,7 @@ def behind_nginx(gateway: Gateway, spoken: list[bytes]) -> None:
 
 
 class ModelServer:
-    """A process group that answers at `url`, and that can be killed."""
+    """A process group that answers at `url` and can be killed."""
 
     def __init__(self, command: str, url: str) -> None:
         self._command = shlex.split(command)
@@ -223,7 +223,7 @@ class ModelServer:
         self.start()
 
     def start(self) -> None:
-        """Start it. Print the seconds until it lists its models, and the memory that it takes."""
+        """Start it. Print the seconds until it lists its models, and its memory."""
         began = time.monotonic()
         self._process = subprocess.Popen(
             self._command, start_new_session=True, stdout=subprocess.DEVNULL
@@ -250,7 +250,7 @@ class ModelServer:
 
 
 async def timed_failure(line: Line, spoken: list[bytes]) -> tuple[float, str]:
-    """Speak to a gateway whose model server is dead. Return the seconds it took, and its reason."""
+    """Talk to a gateway whose model server is dead. Return the seconds taken, and the reason."""
     began = time.monotonic()
     try:
         await line.turn(spoken)
@@ -260,7 +260,7 @@ async def timed_failure(line: Line, spoken: list[bytes]) -> tuple[float, str]:
 
 
 async def across_a_kill(url: str, spoken: list[bytes], server: ModelServer) -> None:
-    """Let CLIENTS talk before the model server is killed, while it is dead, and after it."""
+    """Have CLIENTS talk before the model server is killed, while it is dead, and later."""
     lines = await asyncio.gather(*(Line.open(url) for _ in range(CLIENTS)))
 
     async def turns(who: str) -> None:

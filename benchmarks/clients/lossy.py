@@ -48,7 +48,7 @@ WORDS = "conversation.item.input_audio_transcription.completed"
 
 
 class Microphone(MediaStreamTrack):
-    """Sends what `say` is given in real time, and silence otherwise."""
+    """Sends the samples of `say` in real time, and silence otherwise."""
 
     kind = "audio"
 
@@ -81,7 +81,7 @@ class Microphone(MediaStreamTrack):
 
 
 class Caller:
-    """A peer of which a share of the packets of sound is lost."""
+    """A peer that loses a share of the packets of sound."""
 
     def __init__(self, loss: float) -> None:
         self.sent = self.lost = 0
@@ -130,7 +130,7 @@ class Caller:
         await self._until("session.updated")
 
     async def understood(self, samples: np.ndarray) -> str:
-        """Return the words that the server hears in `samples`."""
+        """Return the words that the server recognises in `samples`."""
         await self.microphone.say(samples)
         self._send("input_audio_buffer.commit")
         return (await self._until(WORDS))["transcript"]

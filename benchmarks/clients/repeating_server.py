@@ -1,8 +1,8 @@
-"""`python -m benchmarks.clients.repeating_server SESSIONS`: a server that says what it was told.
+"""`python -m benchmarks.clients.repeating_server SESSIONS`: a server that repeats its input.
 
-Tests of others ask for answers that a language model would give ("Say exactly: pineapple"). This
-brain repeats its instruction and the whole conversation, so that each such answer is among its
-words; and it hears the same question in every sound. The detector of speech is the real one.
+Tests of others ask for answers of a language model ("Say exactly: pineapple"). This brain repeats
+its instruction and the whole conversation, so that each such answer is among its words; and it
+hears the same question in every sound. The detector of speech is the real one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOKEN_SECONDS = 0.005
 VOICE_SECONDS = 0.02
 
 SUM = "2 + 2 = 4."
-"""What a test asks for that no repetition contains."""
+"""An answer that a test expects and no repetition contains."""
 
 
 class RepeatingBrain(StubBrain):

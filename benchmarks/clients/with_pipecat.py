@@ -44,13 +44,13 @@ RATE = 24_000
 PIECE_SECONDS = 0.02
 
 SILENCE_SECONDS = 1.0
-"""after speech: the server finds its end"""
+"""Length of silence after speech, by which the server detects its end."""
 
 PATIENCE_SECONDS = 60.0
 
 
 class Watcher(FrameProcessor):
-    """Counts what passes, and keeps the words of the user."""
+    """Counts the frames that pass, and stores the words of the user."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -30,12 +30,13 @@ missing.Session = object
 sys.modules[missing.__name__] = missing
 runpy.run_path({name!r}, run_name="__main__")
 """
-"""The example imports a type, for an annotation, from a module that openai 3 does not have."""
+"""Code that starts the example, which imports a type for an annotation from a module that openai 3
+lacks."""
 
 PATIENCE_SECONDS = 60.0
 
 QUIET_SECONDS = 2.0
-"""after the words, until their sound has been played"""
+"""Time after the words until their sound has been played."""
 
 
 def tmux(*arguments: str) -> str:

@@ -24,7 +24,7 @@ from voxtui.bench.environment import machine
 HERE = Path(__file__).parent
 CLIP = HERE.parent.parent / "assets" / "clips" / "short-joke.wav"
 TAIL_SECONDS = 0.15
-"""From the last sample above -40 dBFS to the release."""
+"""Time from the last sample above -40 dBFS to the release."""
 
 OURS = [sys.executable, "-m", "benchmarks.peers.with_voxtui"]
 

@@ -31,10 +31,10 @@ ONE_CLAUSE = [
     " Paris",
     ".",
 ]
-"""A first sentence of ten tokens without a clause boundary before the full stop."""
+"""Tokens of a first sentence, ten of them, without a clause boundary before the full stop."""
 
 TWO_CLAUSES = ["Paris", " is", " the", " capital", ",", " and", " spring", " is", " mild", "."]
-"""A first sentence of the same length with a comma."""
+"""Tokens of a first sentence of the same length with a comma."""
 
 REST = [" Take", " a", " light", " coat", "."]
 

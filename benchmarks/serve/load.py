@@ -41,10 +41,10 @@ REAL_CLIENTS = (1, 2, 4)
 REAL_SESSIONS = (1, 2)
 
 BEGIN_SECONDS = 1.0
-"""The clients begin within so long. Not all in step: people begin when they like."""
+"""Time in which all clients begin, so that they are not in step."""
 
 RETRY_SECONDS = 1.0
-"""A client that was refused tries again after so long, as the server asks."""
+"""Time after which a refused client tries again, as the server requests."""
 
 NUMBERS = ("first_text_ms", "first_sound_ms", "total_ms")
 
@@ -52,7 +52,7 @@ NUMBERS = ("first_text_ms", "first_sound_ms", "total_ms")
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     turns: int = 5
-    """of each client, without the first of each session"""
+    """the turns of each client, without the first one of each session"""
     scripted: bool = False
     """leave out the real models"""
     as_json: bool = False
@@ -64,12 +64,12 @@ class Load:
 
     clients: int
     sessions: int
-    """of the server"""
+    """the number of the server's sessions"""
     seconds: float = 0.0
     refused: int = 0
-    """attempts to open a session"""
+    """the number of refused attempts to open a session"""
     cold: list[Answer] = field(default_factory=list[Answer])
-    """the first of each session, where sessions have several"""
+    """the first answer of each session, if sessions have several"""
     hot: list[Answer] = field(default_factory=list[Answer])
 
     @property
@@ -86,7 +86,7 @@ class Load:
 class Measured:
     parts: str
     starts: Sequence[float]
-    """seconds that the starts of the server took"""
+    """the seconds of each start of the server"""
     loads: Sequence[Load]
 
 
@@ -137,14 +137,14 @@ def engine_directly(turns: int) -> list[Answer]:
 def spoken_second(rate: int) -> Samples:
     """Return a second of sound and a tenth of silence, in whole frames of the engine.
 
-    So the engine waits for no more of it.
+    The engine thus does not wait for more sound.
     """
     loud, quiet = 31 * FRAME_SECONDS, 3 * FRAME_SECONDS
     return np.concatenate([beep(loud, rate), np.zeros(round(quiet * rate), np.float32)])
 
 
 def scripted(turns: int) -> Measured:
-    """Measure our server alone: its parts only wait."""
+    """Measure only our server: its components only wait."""
     spoken = messages(spoken_second(RATE))
     sessions = max(SCRIPTED_CLIENTS)
     with started("benchmarks.serve.scripted_server", [str(sessions)]) as server:
@@ -171,9 +171,9 @@ def real(arguments: Sequence[str], turns: int) -> Measured:
 def under_load(
     server: Server, load: Load, spoken: list[bytes], turns: int, reopening: bool = False
 ) -> Load:
-    """Let `load.clients` converse at once, and return `load`. Raises VoxtuiError.
+    """Have `load.clients` converse at once, and return `load`. Raises VoxtuiError.
 
-    `reopening`: each turn is in a session of its own.
+    With `reopening`, each turn is in a session of its own.
     """
     click.echo(f"Measuring: clients: {load.clients}, sessions: {load.sessions}.", err=True)
     try:
@@ -230,7 +230,7 @@ async def _opened(server: Server, load: Load) -> Line:
 
 
 def report(measured: Measured, direct: Sequence[Answer] | None) -> list[str]:
-    """Return a table with a line per number of clients."""
+    """Return a table with a row per number of clients."""
     starts = ", ".join(f"{seconds:.1f} s" for seconds in measured.starts)
     lines = [
         f"voxtui serve with {measured.parts}; it was ready after {starts}",
@@ -252,7 +252,7 @@ def report(measured: Measured, direct: Sequence[Answer] | None) -> list[str]:
 
 
 def overhead_ms(measured: Measured, direct: Sequence[Answer]) -> float | None:
-    """Return the median wait for the first sound at one client, minus that without a server."""
+    """Return the median wait of one client for the first sound, minus that without a server."""
     single = spread(answer.first_sound_ms for answer in measured.loads[0].hot)
     without = spread(answer.first_sound_ms for answer in direct)
     return single.p50 - without.p50 if single and without else None

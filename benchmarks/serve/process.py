@@ -22,19 +22,19 @@ ON_LOOPBACK = (
     "--host", "127.0.0.1", "--port", "0", "--set", "serve.uds=",
     "--set", "serve.tls_cert=", "--set", "serve.tls_key=",
 )  # fmt: skip
-"""Options of `voxtui serve` for a port that only this machine reaches, whatever the configuration
-says."""
+"""Options of `voxtui serve` for a port that only this machine reaches, whatever the configuration.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
     url: str
-    """that of its API, which ends with /v1"""
+    """the URL of its API, which ends with /v1"""
     start_seconds: float
-    """from the start of the process until it accepts requests"""
+    """seconds from the start of the process until it accepts requests"""
     pid: int
     output: IO[str] = field(default_factory=io.StringIO)
-    """what it prints after its ready line"""
+    """its output after its ready line"""
 
 
 @contextmanager

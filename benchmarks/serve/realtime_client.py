@@ -1,4 +1,4 @@
-"""A client of `/v1/realtime` that speaks, asks for an answer, and notes when it arrives."""
+"""A client of `/v1/realtime` that speaks, requests an answer, and times its arrival."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
 
 RATE = 24_000
-"""Hz of the protocol"""
+"""Sample rate of the protocol in Hz."""
 
 PIECE_SECONDS = 0.04
-"""of sound in each message"""
+"""Seconds of sound in each message."""
 
 PATIENCE_SECONDS = 120.0
 
 ANSWERED = ("completed", "incomplete")
-"""States of an answer; the second one reached its greatest length."""
+"""Final states of an answer; the second one means that it reached its maximum length."""
 
 PUSH_TO_TALK = {"type": "realtime", "audio": {"input": {"turn_detection": None}}}
 
@@ -46,7 +46,7 @@ class Answer:
 
 
 def messages(samples: Samples) -> list[bytes]:
-    """Return the messages that bring `samples` (float32 at RATE), each with PIECE_SECONDS."""
+    """Return the messages that carry `samples` (float32 at RATE), each with PIECE_SECONDS."""
     pcm = (np.clip(samples, -1, 1) * 32767).astype("<i2")
     size = round(PIECE_SECONDS * RATE)
     return [
@@ -77,7 +77,7 @@ class Line:
         self._text = ""
         """the beginning of a message"""
         self._ended = ""
-        """why no event follows; empty: one may"""
+        """the reason for which no event follows; empty if one may"""
 
     @classmethod
     async def open(cls, url: str) -> Line:
@@ -103,7 +103,7 @@ class Line:
         return line
 
     async def turn(self, spoken: list[bytes]) -> Answer:
-        """Speak in real time, ask for the answer, and receive it. Raises RemoteError."""
+        """Speak in real time, request the answer, and receive it. Raises RemoteError."""
         began = time.monotonic()
         for count, message in enumerate(spoken, 1):
             await asyncio.sleep(began + count * PIECE_SECONDS - time.monotonic())
@@ -142,7 +142,7 @@ class Line:
         self._writer.close()
 
     def abort(self) -> None:
-        """Vanish without a word, as a client that is killed."""
+        """Disconnect without a message, as a killed client does."""
         self._writer.transport.abort()
 
     def _write(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.serve.scripted_server SESSIONS`: voxtui serve with parts that only wait.
+"""`python -m benchmarks.serve.scripted_server SESSIONS`: voxtui serve with components that wait.
 
 SIGUSR1 makes it print the names of its threads, as a line of JSON.
 """
@@ -28,12 +28,12 @@ SCRIPT = Script(
     token_s=0.010,
     scheduled=True,
 )  # fmt: skip
-"""The first sentence has ten tokens, and no place before its end where it may be cut."""
+"""The answer, whose first sentence has ten tokens and cannot be cut before its end."""
 
 VOICE_SECONDS = 0.040
 
 IDEAL_MS = 1000 * (SCRIPT.recogniser_s + SCRIPT.first_token_s + 9 * SCRIPT.token_s + VOICE_SECONDS)
-"""Milliseconds to the first sound if only the parts took time."""
+"""Milliseconds to the first sound if only the components took time."""
 
 
 def scripted_parts() -> ModelSet:
@@ -51,7 +51,7 @@ def name_threads(signal_number: int, frame: FrameType | None) -> None:
 
 
 def serve(parts: Callable[[Config], ModelSet]) -> None:
-    """Serve the number of sessions that the command line gives, on any free port."""
+    """Serve as many sessions as the command line says, on any free port."""
 
     @contextmanager
     def pool(config: Config, notify: Callable[[str], object]) -> Generator[Pool]:

@@ -34,7 +34,7 @@ from voxtui.brains.voxtral.weights import best_device, load, logits, parts, quan
 from voxtui.errors import InputError
 
 RANDOM = "random"
-"""Instead of a model: the true shape with random weights, without its audio encoder."""
+"""The value that stands for the true shape with random weights, without its audio encoder."""
 
 REPLY_TOKENS = 64
 CAPACITY = 2048
@@ -42,7 +42,7 @@ CAPACITY = 2048
 PLACES = 256
 
 DEPTHS = (1, 4, 10, 30)
-"""Layers after which the logits are compared."""
+"""Numbers of layers after which the logits are compared."""
 
 
 def difference(exact: Tensor, found: Tensor) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def token_error(reference: Sequence[int], hypothesis: Sequence[int]) -> float:
 
 
 def read(path: Path) -> Any:
-    """(n,) float32 samples. Raises InputError unless it is what the standard library can read."""
+    """Return (n,) float32 samples. Raises InputError if the standard library cannot read it."""
     wanted = (1, 2, RATE)
     try:
         with wave.open(str(path)) as file:

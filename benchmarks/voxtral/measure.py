@@ -54,28 +54,29 @@ if TYPE_CHECKING:
     from voxtui.voices.kokoro import KokoroVoice
 
 SECONDS = (5, 2, 15, 40)
-"""Lengths of the utterances; the first is that of the goals. The same holds for turns."""
+"""Lengths in seconds of the utterances; the first is that of the goals. The same holds for turns.
+"""
 CONTEXTS = (512, 4096, 16_384)
 TINY_CONTEXTS = (512, 2048)
 TURNS = (1, 10, 5)
 AUDIO_TURNS = 5
-"""Turns whose sound stays in the context; older ones are text."""
+"""Number of turns whose sound stays in the context; older ones are text."""
 
 DECODED = 2 * TOKENS
-"""Tokens over which the rate is measured."""
+"""Number of tokens over which the rate is measured."""
 
 AHEAD = 8
-"""Tokens of a speculative reply."""
+"""Number of tokens of a speculative reply."""
 
 SECTIONS_SECONDS = 900.0
-"""The run for which the limits of the sections are set. A slow machine needs more."""
+"""Length of the run for which the limits of the sections are set. A slow machine needs more."""
 
 COMPILING_SECONDS = 120.0
-"""Seconds that `generate` may need to compile its step. Earlier rows leave this time free, because
-a goal depends on it; with less time left the row is left out."""
+"""Maximum time of `generate` for compiling its step. Earlier rows leave this time free, because a
+goal depends on it; with less time left the row is left out."""
 
 CACHE_BYTES = 256e6
-"""More than the cache of any GPU, so that repeated reads come from its memory."""
+"""Bytes beyond the cache of any GPU, so that repeated reads come from its memory."""
 
 Row: TypeAlias = "dict[str, Any]"
 
@@ -94,7 +95,7 @@ class Kind:
     fp8: bool = False
     kernels: bool = False
     sampled: bool = False
-    """sample tokens with the preset `balanced`; otherwise take the likeliest one"""
+    """whether to sample tokens with the preset `balanced`, instead of the likeliest one"""
 
 
 BALANCED = {"temperature": 0.2, "top_p": 0.95}
@@ -118,13 +119,13 @@ CUTS = ((32, 32), (16, 64), (32, 64), (64, 32))
 """Shapes of kernels, as `kernels.BLOCK` and `kernels.CUT`; the first of each is in use."""
 
 REPLAYS = 20
-"""Replays per timing, so that the final synchronisation is amortised."""
+"""Number of replays per timing, so that the final synchronisation is amortised."""
 
 
 class Clock:
-    """Prints the elapsed time and the current measurement. The run may take `seconds`, at about.
+    """Prints the elapsed time and the current measurement. The run may take about `seconds`.
 
-    Each row that no time is left for reports that it was left out.
+    Each row for which no time is left reports that it was left out.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -144,7 +145,7 @@ class Clock:
 
     @property
     def scale(self) -> float:
-        """Return by how much longer than usual a section may take."""
+        """Return the factor by which a section may take longer than usual."""
         return max(1.0, self._whole / SECTIONS_SECONDS)
 
     @property
@@ -189,7 +190,7 @@ class Bench:
             large = torch.cuda.get_device_properties(device).total_memory > 60e9
             self._capacity = 20_480 if large else 8192
         self._decoders: dict[bool, tuple[Decoder, AudioEmbedder]] = {}
-        """by `fp8`: without fp8 weights, and with them"""
+        """the decoders without fp8 weights and with them, by `fp8`"""
         self._measured: list[System] = []
         self.ours: dict[str, Ours] = {}
         self.theirs = [
@@ -291,7 +292,7 @@ class Bench:
     # Building the kinds of our loop.
 
     def kinds(self, kinds: Sequence[Kind], beside: Sequence[System]) -> Iterator[Row]:
-        """Make the systems. From now on they and those `beside` them are measured."""
+        """Make the systems. From then on they, and those `beside` them, are measured."""
         self._measured = list(beside)
         for kind in kinds:
             yield self._row({"system": kind.name}, partial(self._make, kind))

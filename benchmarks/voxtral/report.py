@@ -27,14 +27,14 @@ TITLES = {
 }
 
 NOT_MEASURED = "not measured"
-"""Key of a row, and beginning of a verdict, that say why a number is missing."""
+"""The key of a row, and beginning of a verdict, for the reason of a missing number."""
 
 NOT_REACHED = "the run did not come to it"
 
 REHEARSAL = "A rehearsal with a tiny shape: it says what our code adds, and nothing about a GPU."
 
 SHORT, FIRST, LAST, CLIP = 512, 1, 10, 5
-"""Tokens of context, turns, and seconds of audio that goals and ratios are about."""
+"""Tokens of context, turns, and seconds of audio of the goals and ratios."""
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 from voxtui.brains.voxtral.prompt import WINDOW_TOKENS
 
 WINDOW_FRAMES, PLACES, BINS, FREQUENCIES = 3000, 1500, 128, 201
-"""Per window of 30 s: frames, positions after the second convolution; then bins of both spectra."""
+"""Numbers per window of 30 s: frames, positions after the second convolution, and bins of both
+spectra."""
 
 FLOAT = 2
 """Bytes of a bfloat16."""
@@ -17,9 +18,9 @@ FLOAT = 2
 @dataclass(frozen=True, slots=True)
 class Work:
     flops: float
-    """two for a multiplication and its addition"""
+    """the operations, two for a multiplication and its addition"""
     bytes: float
-    """of weights, keys and values that have to be read"""
+    """the bytes of weights, keys and values to be read"""
 
     def seconds(self, ceilings: Ceilings) -> float:
         """Return the minimum seconds: arithmetic and reading overlap."""
@@ -29,13 +30,14 @@ class Work:
 @dataclass(frozen=True, slots=True)
 class Ceilings:
     flops: float
-    """a second, in matrix products"""
+    """the operations per second in matrix products"""
     bandwidth: float
-    """bytes a second, read and written"""
+    """the bytes per second, read and written"""
 
 
 H200 = Ceilings(790e12, 4.3e12)
-"""Measured on an H200, with a product of 8192 x 8192 x 8192 in bfloat16 and a copy of 4 GB."""
+"""The ceilings of an H200, measured with a product of 8192 x 8192 x 8192 in bfloat16 and a copy of
+4 GB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,9 @@ class Shape:
     head_size: int = 128
     vocabulary: int = 131_072
     weight_bytes: int = FLOAT
-    """of one weight of the language model's layers"""
+    """the bytes of one weight of the language model's layers"""
     float_bytes: int = FLOAT
-    """of one of all others"""
+    """the bytes of one weight elsewhere"""
 
     @property
     def encoder_weights(self) -> int:

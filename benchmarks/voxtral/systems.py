@@ -29,7 +29,7 @@ TOKENS = 32
 """Exact number of tokens of a reply in this benchmark."""
 
 INSTRUCTION = "x" * 140
-"""Has the length of the default instruction: 35 tokens."""
+"""An instruction with the length of the default one: 35 tokens."""
 
 PREFIX = 38
 """Tokens in the cache before the user's voice: three control tokens and the instruction."""

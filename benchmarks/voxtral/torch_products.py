@@ -1,4 +1,4 @@
-"""What our kernel for products computes, by torch's own operations."""
+"""The computation of our kernel for products, by torch's own operations."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ from voxtui.brains.voxtral.prompt import PromptTurn
 SECONDS, CONTEXT = 5, 512
 
 REPLY = 16
-"""Tokens, of which each takes most of a second."""
+"""Number of tokens of a reply, of which each takes most of a second."""
 
 TURNS = 10
 

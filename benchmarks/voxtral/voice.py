@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from voxtui.voices.kokoro import KokoroVoice
 
 CLAUSE = "It is blue because the air scatters light."
-"""40 phonemes."""
+"""A clause of 40 phonemes."""
 
 CONFIG: dict[str, Any] = {
     "dim_in": 64, "dropout": 0.2, "hidden_dim": 512, "max_conv_dim": 512, "max_dur": 50,
@@ -37,10 +37,11 @@ CONFIG: dict[str, Any] = {
         "max_position_embeddings": 512, "num_hidden_layers": 12, "dropout": 0.1,
     },
 }  # fmt: skip
-"""That of Kokoro-82M (https://huggingface.co/hexgrad/Kokoro-82M/blob/main/config.json)."""
+"""The configuration of Kokoro-82M
+(https://huggingface.co/hexgrad/Kokoro-82M/blob/main/config.json)."""
 
 NEEDED = ("kokoro", "attr", "loguru", "hibari", "msgspec", "platformdirs")
-"""Packages beside torch, transformers and numpy; they may be installed without their own needs."""
+"""Packages besides torch, transformers and numpy; they may be installed without their own needs."""
 
 SHORT_PHONEMES = -3.0
 """Bias of the durations: about 2.4 frames of 25 ms for a phoneme, as people speak."""
@@ -48,7 +49,7 @@ SHORT_PHONEMES = -3.0
 
 @contextmanager
 def random_voice() -> Generator[KokoroVoice, None, None]:
-    """Raise RuntimeError if it is not installed."""
+    """Yield a voice of random weights. Raises RuntimeError if Kokoro is not installed."""
     lacking = [name for name in NEEDED if find_spec(name) is None]
     if lacking:
         raise RuntimeError(f"not installed: {', '.join(lacking)}")

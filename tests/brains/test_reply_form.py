@@ -265,6 +265,7 @@ def test_what_somebody_does_not_like_or_have_is_not_named(
         ("I can't sleep.", "What can I do?"),
         ("I don't have any friends here.", "What should I do?"),
         ("I hate olives.", "How do I cook olives?"),
+        ("My dough doesn't rise.", "What can I make with it?"),
     ],
 )
 def test_what_is_no_limit_of_an_idea_may_be_named(before: str, words: str) -> None:
@@ -289,11 +290,6 @@ def test_no_word_begins_with_one_that_may_not_be_named() -> None:
         ("", "I read that Monet painted the Mona Lisa.", "The Mona Lisa was painted by"),
         ("", "Anna painted the kitchen.", ""),
         ("", "Sunday is the first day of my holiday.", ""),
-        (
-            "What's the capital of Peru?",
-            "Isn't it Quito?",
-            "As far as I know, the capital of Peru is",
-        ),
         ("Who painted this?", "You're wrong.", "Fair enough."),
     ],
 )
@@ -321,9 +317,23 @@ def test_a_stated_fact_is_read_as_a_question(words: str, read: str) -> None:
     assert as_read(words) == (read or words)
 
 
-def test_an_answer_that_is_doubted_is_not_what_the_user_says() -> None:
-    form = reply_form("You're wrong, it's Istanbul.", ["What is the capital of Turkey?"])
-    assert form.opening.endswith("the capital of Turkey is") and form.unnamed == ("istanbul",)
+@pytest.mark.parametrize(
+    ("before", "words", "opening"),
+    [
+        ("What is the capital of Turkey?", "Isn't it Istanbul?", "I don't think so."),
+        ("What is the capital of Turkey?", "You're wrong, it's Istanbul.", "I don't think so."),
+        ("Wasn't it Istanbul?", "Are you sure?", "Yes, I think so."),
+    ],
+)
+def test_an_answer_that_is_doubted_is_repeated(before: str, words: str, opening: str) -> None:
+    for said in ("Ankara is the capital. It's big.", "I don't think so. Ankara is the capital."):
+        form = reply_form(words, [before], said)
+        assert (form.opening, form.starts) == (opening, ("", "Ankara is the capital"))
+
+
+def test_an_opinion_that_is_doubted_is_not_repeated() -> None:
+    for before in ("What is your favourite colour?", "What is the best pet?", "Do you like tea?"):
+        assert reply_form("Isn't it too big?", [before], "A dog.").starts == ()
 
 
 @pytest.mark.parametrize(
@@ -340,11 +350,6 @@ def test_a_part_of_the_last_reply_begins_the_answer_about_it(
     words: str, reply: str, opening: str
 ) -> None:
     assert reply_form(words, ["Name some."], reply).opening == opening
-
-
-def test_german_and_spanish_repeat_less() -> None:
-    assert reply_form("Erzähl mir etwas über Schnee, bitte, ich mag ihn.").repetition_penalty > 1
-    assert reply_form("Tell me something about snow.").repetition_penalty == 1
 
 
 def test_an_answer_that_nobody_told_says_so() -> None:

@@ -833,6 +833,15 @@ async def test_a_bug_on_the_engine_thread_ends_the_app_with_its_error():
                 await s.settle()
 
 
+async def test_too_little_memory_ends_the_app_without_a_traceback(capfd):
+    async with screen() as s:
+        s.engine.report(Died(MemoryError("std::bad_alloc")))
+        while s.app.is_running:
+            await s.settle()
+    assert isinstance(s.app.out_of_memory, MemoryError)
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
 async def test_engine_events_during_teardown_are_ignored():
     async with screen() as s:
         await s.app.transcript.remove()

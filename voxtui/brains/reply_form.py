@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
+from itertools import groupby, product
 from pathlib import Path
 
 from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
@@ -106,8 +106,6 @@ class ReplyForm:
     alternatives"""
     unnamed: tuple[str, ...] = ()
     """words that it must not contain, in lower case"""
-    repetition_penalty: float = 1.0
-    """the minimum penalty; 1 for none"""
 
     def grammar(self, begun: str = "") -> str:
         """Return the grammar (GBNF) of the text after the opening, or after `begun` instead."""
@@ -170,15 +168,10 @@ def _any_of(starts: Sequence[str], begun: int = 0, space: str = " ") -> str:
 
 def _letters_without(taken: set[str]) -> str:
     """Return ranges of the letters that are not `taken`. Short classes are matched faster."""
-    ranges: list[list[int]] = []
-    for code in (*range(65, 91), *range(97, 123), *range(0xC0, 0x250)):
-        if chr(code) in taken:
-            continue
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
+    codes = (*range(65, 91), *range(97, 123), *range(0xC0, 0x250))
+    free = enumerate(code for code in codes if chr(code) not in taken)
+    runs = (list(run) for _, run in groupby(free, lambda pair: pair[1] - pair[0]))
+    return "".join(f"{chr(run[0][1])}-{chr(run[-1][1])}" for run in runs)
 
 
 @lru_cache(16)
@@ -233,9 +226,6 @@ def _not_begun_by(beginnings: tuple[str, ...], begun: bool) -> list[str]:
 
 
 FREE = ReplyForm(most=0)
-
-_FOREIGN_PENALTY = 1.1
-"""The repetition penalty in German and Spanish, where a small model repeats itself."""
 
 QUOTING = ReplyForm("It says that", most=2)
 """The form for a result that may quote anybody. Without it, the model reported orders in it as
@@ -312,10 +302,11 @@ def as_read(words: str) -> str:
     A stated fact is read as the question for it: a small model agrees with "Sydney is the capital
     of Australia", but answers the question correctly.
     """
-    if len(words) <= LONGEST_REQUEST and (fact := _fact(words)) and fact.question:
-        return fact.question
-    is_poem = len(words) <= LONGEST_REQUEST and _WORDS["poem"].search(words.lower())
-    return f"{words.strip()}\n{IN_VERSE}" if is_poem else words
+    if len(words) > LONGEST_REQUEST:
+        return words
+    _, question = _fact(words)
+    is_poem = _WORDS["poem"].search(words.lower())
+    return question or (f"{words.strip()}\n{IN_VERSE}" if is_poem else words)
 
 
 def is_untold(words: str, past: Past, instruction: str = "") -> bool:
@@ -370,14 +361,10 @@ def _may_tell(turn: PastTurn, subjects: set[str]) -> bool:
 def reply_form(words: str, past: Sequence[str] = (), reply: str = "") -> ReplyForm:
     """Return the form of the answer to the user's complete words, after the words in `past`.
 
-    `reply`: what was answered last.
+    `reply` is the last answer.
     """
     form = _form(words, past, reply)
-    if form == FREE:
-        return form
-    penalty = _FOREIGN_PENALTY if _language(words) else 1.0
-    unnamed = form.unnamed or _unnamed(words, past)
-    return replace(form, unnamed=unnamed, repetition_penalty=penalty)
+    return form if form == FREE else replace(form, unnamed=_unnamed(words, past))
 
 
 def _form(words: str, past: Sequence[str], reply: str) -> ReplyForm:
@@ -389,9 +376,9 @@ def _form(words: str, past: Sequence[str], reply: str) -> ReplyForm:
     sentences = (plain, _plain(re.split(r"(?<=[.!?]) +", words.strip())[-1]))
     rules = (rule for table in _tables(words, plain, past, tells) for rule in _RULES[table])
     avoided = _avoided(words, past)
-    if form := _disputed(words, past):
+    if form := _disputed(plain, past, reply):
         return form
-    if opening := _item(plain, reply) or ((fact := _fact(words)) and fact.opening):
+    if opening := _item(plain, reply) or _fact(words)[0]:
         return ReplyForm(opening)
     for rule in rules:
         if any(map(rule.pattern.search, sentences)):
@@ -496,43 +483,34 @@ def _capitalised(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Fact:
-    """A fact that the user has stated, right or wrong."""
+def _fact(words: str) -> tuple[str, str]:
+    """Return the beginning of the fact that the user states, and the question that it answers.
 
-    opening: str
-    """the beginning of the same fact"""
-    question: str
-    """the question that it answers; empty if the user asked for more"""
-
-
-def _fact(words: str) -> _Fact | None:
+    Both are empty if there is no fact, and the question if he wants to know more.
+    """
     plain = words.replace("’", "'").strip(" .!?")
     for pattern, opening, question in _FACTS:
         if match := pattern.search(plain):
             rest = plain[match.end() :].strip(" ,").lower()
             ends = not rest or rest in ("right", "correct") or "n't" in rest
-            opening = _capitalised(match.expand(opening))
-            return _Fact(opening, match.expand(question) if ends else "")
-    return None
+            return _capitalised(match.expand(opening)), match.expand(question) if ends else ""
+    return "", ""
 
 
-def _disputed(words: str, past: Sequence[str]) -> ReplyForm | None:
-    """Return the form that repeats the answer to an earlier question, if the user doubts it."""
-    if not _has(_plain(words), "disputed"):
+def _disputed(plain: str, past: Sequence[str], reply: str) -> ReplyForm | None:
+    """Return the form that repeats the last `reply`, if the user doubts a fact in it."""
+    before = _plain(past[-1]) if past else ""
+    if not _has(plain, "disputed") or not (_has(before, "factual") or _has(before, "disputed")):
         return None
-    for before in reversed(past[-3:]):
-        asked = re.sub("(?i)'s (?=the )", " is ", before.strip(" .!?"))
-        if match := _QUESTION.search(asked):
-            named = tuple(name.lower() for name in re.findall(r"\b[A-Z][^\W\d_]{3,}", words[1:]))
-            own = match[2].lower()
-            opening = f"As far as I know, {match[2]} {match[1]}"
-            return ReplyForm(opening, unnamed=tuple(name for name in named if name not in own))
-    return None
+    for opening in (surely := "Yes, I think so.", rather := "I don't think so."):
+        reply = reply.removeprefix(opening).strip()
+    sentence = re.split(r"(?<=[.!?]) ", reply)[0].rstrip(".!")
+    if not re.fullmatch(r"\w[\w ,.'°%-]+", sentence):
+        return None
+    return ReplyForm(surely if _has(plain, "sure") else rather, 2, 2, starts=("", sentence))
 
 
 _FACTS = [(_pattern(words), *said) for words, *said in _TABLES["facts"]["rows"]]
-_QUESTION = re.compile(r"(?i:what|who|which \w+) (is|was|are|were) (the .+)$")
 
 
 _RELATED = [({*names.split()}, {*others.split()}) for names, others in _TABLES["related"].items()]
@@ -547,7 +525,7 @@ def _unnamed(words: str, past: Sequence[str]) -> tuple[str, ...]:
     asks = words.rstrip().endswith("?")
     requested = {*_WORD.findall(_WORDS["unliked"].sub("", plains[-1]))} if asks else set[str]()
     unnamed: set[str] = set()
-    for plain, kind in product(plains, ("unliked", "lacking")):
+    for plain, kind in product(plains, ("unliked", "lacking", "unable")):
         for match in _WORDS[kind].finditer(plain):
             word = next(filter(None, match.groups()))
             stems = {word, *(word.removesuffix(ending) for ending in ("s", "es", "ing"))}
@@ -555,7 +533,7 @@ def _unnamed(words: str, past: Sequence[str]) -> tuple[str, ...]:
                 continue
             related = [others for names, others in _RELATED if stems & names]
             unnamed.update(*related)
-            if not related and (kind == "unliked" or makes):
+            if not related and (kind == "unliked" or (kind == "lacking" and makes)):
                 unnamed |= {f"{stem}{ending}" for stem in stems for ending in ("", "s", "ing")}
     return tuple(sorted(word for word in unnamed if len(word) > 2))
 

@@ -117,10 +117,7 @@ class ChatReply(Speculation[str]):
             grammar = form.grammar(begun) if form.most and not ignore_end else None
             # Another seed, because the numbers of the first run have chosen the tokens so far.
             sampling = self._request.sampling
-            penalty = max(sampling.repetition_penalty, form.repetition_penalty)
-            sampling = structs.replace(
-                sampling, seed=sampling.seed + len(texts), repetition_penalty=penalty
-            )
+            sampling = structs.replace(sampling, seed=sampling.seed + len(texts))
             self._works.append(work := Work(prompt, time.monotonic()))
             try:
                 request = replace(

@@ -21,6 +21,7 @@ def openapi(version: str) -> dict[str, Any]:
         types, ref_template="#/components/schemas/{name}"
     )
     anything, text = {"type": "object"}, {"type": "string"}
+    json, events = "application/json", "text/event-stream"  # the latter's schema is of each event
     form = {
         "type": "object",
         "required": ["file"],
@@ -37,7 +38,7 @@ def openapi(version: str) -> dict[str, Any]:
     def content(*media: str, **schemas: Any) -> dict[str, Any]:
         return {
             **{f"application/{kind}": {"schema": schema} for kind, schema in schemas.items()},
-            **{kind: {"schema": text} for kind in media},
+            **{kind: {"schema": anything if kind == events else text} for kind in media},
         }
 
     def operation(summary: str, answer: dict[str, Any]) -> dict[str, Any]:
@@ -53,7 +54,6 @@ def openapi(version: str) -> dict[str, Any]:
         body = {"required": True, "content": {media: {"schema": schema}}}
         return {"post": {**operation(summary, answer), "requestBody": body}}
 
-    json, events = "application/json", "text/event-stream"
     words = content("text/plain", "text/vtt", events, json=transcript)
     return {
         "openapi": "3.1.0",

@@ -179,7 +179,7 @@ class KeyParser(XTermParser):
     def parse_mouse_code(self, code: str) -> Message | None:
         # A terminal that does not know its size in pixels reports 0. Textual divides by it.
         sizes = self.terminal_pixel_size, self.terminal_size
-        if any(size is not None and 0 in size for size in sizes):
+        if any(size is not None and 0 in tuple(size) for size in sizes):
             self.mouse_pixels = False
         return super().parse_mouse_code(code)
 
