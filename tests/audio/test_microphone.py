@@ -6,7 +6,6 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,10 @@ from tests.virtual_audio import MICROPHONE, RATE, SAID, VirtualAudio
 from voxtui.audio.echo_canceller import EchoCanceller
 from voxtui.audio.microphone import (
     BLOCK_SECONDS,
-    KEPT_SECONDS,
-    UNATTENDED_SECONDS,
+    KEPT_BLOCKS,
+    LATE_READINGS,
+    UNATTENDED_BLOCKS,
+    ArrivalClock,
     Framer,
     SounddeviceMicrophone,
 )
@@ -159,37 +160,50 @@ def test_no_frame_comes_after_close_and_it_opens_again(
     assert not capture.sentences and not again.sentences
 
 
-@pytest.mark.parametrize("rate", [16_000, 44_100, 48_000])
-def test_late_blocks_get_times_by_their_count_and_a_gap_restarts_the_clock(
-    rate: int,
-) -> None:
-    block = rate // 100
-    sound = np.zeros(3 * rate, np.float32)
-    sound[rate : rate + 10] = 0.5
+BLOCK = 480
+"""samples of 10 ms at 48 kHz"""
 
-    def dated(late: float) -> list[Frame]:
-        """Cut `sound` in blocks of 10 ms; a second is missing in its middle."""
-        framer, frames = Framer(rate), list[Frame]()
-        for start in range(0, len(sound), block):
-            missed = 1.0 if start >= len(sound) // 2 else 0.0
-            jitter = late if start % (3 * block) else 0.0
-            at = 100.0 + (start + block) / rate + missed + jitter
-            frames += framer.frames(sound[start : start + block], at)
-        return frames
 
-    def clicked_at(frames: list[Frame]) -> float:
-        loud = next(frame for frame in frames if np.abs(frame.samples).max() > 0.1)
-        after = FRAME_SAMPLES - int(np.abs(loud.samples).argmax())
-        return loud.captured_at - after / SAMPLE_RATE
+def dated(clock: ArrivalClock, lates: list[float], begin: float = 100.0) -> list[float]:
+    """Return by how much `clock` dates blocks too late that were captured from `begin` on."""
+    errors = list[float]()
+    for number, late in enumerate(lates, 1):
+        captured = begin + number * BLOCK / RATE
+        clock.advance(BLOCK, captured + late, lost=False)
+        errors.append(clock.at - captured)
+    return errors
 
-    assert clicked_at(dated(late=0.0)) == pytest.approx(101.0, abs=0.001)
-    frames = dated(late=0.02)
-    times = np.array([frame.captured_at for frame in frames])
-    steps = np.diff(times)
-    assert len(frames) == pytest.approx(3.0 / FRAME_SECONDS, abs=2)
-    assert sorted(np.abs(steps - FRAME_SECONDS) > 0.002)[-2:] == [False, True]
-    assert steps.max() == pytest.approx(1.0 + FRAME_SECONDS, abs=0.03)
-    assert clicked_at(frames) == pytest.approx(101.0, abs=0.02)
+
+def test_late_readings_do_not_move_the_clock_and_the_earliest_sets_it() -> None:
+    errors = dated(ArrivalClock(RATE), [0.03, 0.02, 0.001, 0.02, *[0.05] * 50, 0.003])
+    assert errors[:3] == pytest.approx([0.03, 0.02, 0.001])
+    assert errors[3:] == pytest.approx([0.001] * 52)
+
+
+def test_a_device_whose_clock_is_slower_or_faster_is_followed() -> None:
+    jitter = np.random.default_rng(1).exponential(0.004, 60_000)
+    for drift in (-1e-4, 1e-4):  # 60 ms in ten minutes
+        drifted = [late + drift * n * BLOCK / RATE for n, late in enumerate(jitter)]
+        errors = np.array(dated(ArrivalClock(RATE), drifted))
+        true = drift * np.arange(len(errors)) * BLOCK / RATE
+        assert np.abs(errors - true)[200:].max() < 0.002
+
+
+def test_lost_sound_restarts_the_clock_at_once_if_it_is_reported_or_long() -> None:
+    clock = ArrivalClock(RATE)
+    dated(clock, [0.001] * 10)
+    clock.advance(BLOCK, clock.at + 0.06, lost=True)
+    assert clock.at == pytest.approx(100.161)
+    clock.advance(BLOCK, clock.at + 1.01, lost=False)
+    assert clock.at == pytest.approx(101.171)
+
+
+def test_lost_sound_that_nobody_reports_is_noticed_after_a_while() -> None:
+    clock = ArrivalClock(RATE)
+    dated(clock, [0.0] * 10)
+    errors = dated(clock, [0.0] * (LATE_READINGS + 1), begin=100.15)  # 50 ms are missing
+    assert errors[0] == pytest.approx(-0.05)
+    assert errors[-1] == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize(("rate", "waits"), [(16_000, 0.0), (44_100, BLOCK_SECONDS), (48_000, 0.0)])
@@ -224,7 +238,7 @@ def test_frames_behind_skipped_blocks_hold_what_was_heard_then(rate: int) -> Non
     for start in range(0, len(sound), block):
         at, piece = 100.0 + (start + block) / rate, sound[start : start + block]
         if 0.3 < at - 100.0 < 1.3:
-            framer.skip(len(piece), at)
+            framer.restart()
             frames.clear()
         else:
             frames += framer.frames(piece, at)
@@ -253,7 +267,8 @@ def test_an_unattended_microphone_delivers_its_latest_sound_once_it_is_attended(
     assert unattended <= before + 4
     times = np.array([frame.captured_at for frame in capture.frames[unattended:]])
     assert np.diff(times).max() == pytest.approx(FRAME_SECONDS, abs=0.01)
-    assert began - times[0] == pytest.approx(KEPT_SECONDS, abs=UNATTENDED_SECONDS + 0.1)
+    blocks = (began - times[0] + FRAME_SECONDS) / BLOCK_SECONDS
+    assert KEPT_BLOCKS - 3 < blocks < KEPT_BLOCKS + UNATTENDED_BLOCKS + 3
     assert np.abs(capture.frames[unattended].samples).max() == pytest.approx(0.25, abs=0.05)
 
 
@@ -308,27 +323,68 @@ def test_sound_that_portaudio_lost_is_marked_on_the_next_frame(
 ) -> None:
     import sounddevice
 
-    streams_opened = list[dict[str, Any]]()
+    flags = [False, True, False, True, True]
 
     class FakeStream:
-        def __init__(self, **options: Any) -> None:
-            streams_opened.append(options)
+        latency = 1.0
 
+        def __init__(self, **options: Any) -> None: ...
         def start(self) -> None: ...
         def close(self, ignore_errors: bool) -> None: ...
+
+        @property
+        def read_available(self) -> int:
+            if not flags:
+                raise sounddevice.PortAudioError("Unanticipated host error")
+            return FRAME_SAMPLES
+
+        def read(self, count: int) -> tuple[bytes, bool]:
+            return bytes(4 * count), flags.pop(0)
 
     device = Device(0, "Headset", "ALSA", 1, 0, SAMPLE_RATE, True, False)
     monkeypatch.setattr(sounddevice, "RawInputStream", FakeStream)
     monkeypatch.setattr("voxtui.audio.microphone.list_devices", lambda: [device])
     microphone = SounddeviceMicrophone("")
     microphone.open(capture.sink, capture.lost)
-    callback = streams_opened[0]["callback"]
-    times = SimpleNamespace(currentTime=1.0, inputBufferAdcTime=1.0)
-    good, overflow, underflow = (sounddevice.CallbackFlags(flags) for flags in (0, 2, 1))
-    for status in (good, overflow, good, underflow, overflow, overflow):
-        callback(bytes(4 * FRAME_SAMPLES), FRAME_SAMPLES, times, status)
+    assert capture.lost_now.wait(SECONDS)
     microphone.close()
-    assert [frame.overflow for frame in capture.frames] == [False, True, False, False, True, True]
+    assert [frame.overflow for frame in capture.frames] == [False, True, False, True, True]
+
+
+def test_a_stream_whose_first_blocks_were_late_is_dated_by_those_that_are_not(
+    capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sounddevice
+
+    begin, block = time.monotonic(), round(BLOCK_SECONDS * SAMPLE_RATE)
+
+    class FakeStream:
+        latency, taken = 1.0, 0
+
+        def __init__(self, **options: Any) -> None: ...
+        def start(self) -> None: ...
+        def close(self, ignore_errors: bool) -> None: ...
+
+        @property
+        def read_available(self) -> int:
+            late = 0.01 if self.taken < 30 * block else 0.0
+            captured = int((time.monotonic() - begin - late) / BLOCK_SECONDS) * block
+            return max(0, captured - self.taken)
+
+        def read(self, count: int) -> tuple[bytes, bool]:
+            self.taken += count
+            return bytes(4 * count), False
+
+    device = Device(0, "Headset", "ALSA", 1, 0, SAMPLE_RATE, True, False)
+    monkeypatch.setattr(sounddevice, "RawInputStream", FakeStream)
+    monkeypatch.setattr("voxtui.audio.microphone.list_devices", lambda: [device])
+    microphone = SounddeviceMicrophone("")
+    microphone.open(capture.sink, capture.lost)
+    capture.wait(1.2)
+    microphone.close()
+    error = capture.frames[-1].captured_at - begin - len(capture.frames) * FRAME_SECONDS
+    report(f"dated {error * 1000:.1f} ms late")
+    assert -0.001 < error < 0.002
 
 
 def test_the_mark_of_lost_sound_waits_for_a_whole_frame() -> None:

@@ -68,6 +68,7 @@ def tool(name: str, **config) -> Tool:
         ("I'd like you to remember that Ann is away in May.", "Ann is away in May"),
         ("The vet wants ninety euros, so jot that down for me.", "The vet wants ninety euros"),
         ("So, um, Jo called. Could you write that down?", "Jo called"),
+        ("I must not lose this. Note down that Jo is at work.", "Jo is at work"),
         ("Jo told me he is ill, can you write that down somewhere?", "Jo told me he is ill"),
         ("Keep in mind that the shed is locked.", "the shed is locked"),
         ("Remember my locker code is 4 4 1.", "my locker code is 4 4 1"),
@@ -199,6 +200,10 @@ def test_a_rule_takes_nothing_else(words):
     [
         ("Has this laptop got any memory left?", "memory"),
         ("How is my battery doing?", "battery"),
+        ("Is there a charger connected?", "battery"),
+        ("How long is it since the last reboot?", "uptime"),
+        ("Show me the memory stats.", "memory"),
+        ("What did I ask you to remember last week? Read it out.", "notes"),
         ("When was this machine last rebooted?", "uptime"),
         ("When did I switch this computer on?", "uptime"),
         ("Has this machine been restarted lately?", "uptime"),

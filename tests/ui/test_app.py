@@ -1,3 +1,4 @@
+import asyncio
 import queue
 import threading
 import time
@@ -831,6 +832,14 @@ async def test_a_bug_on_the_engine_thread_ends_the_app_with_its_error():
             threading.Thread(target=s.engine.report, args=(Died(ZeroDivisionError("bug")),)).start()
             while s.app.is_running:
                 await s.settle()
+
+
+async def test_too_little_memory_ends_the_app_without_a_traceback(capfd):
+    async with screen() as s:
+        s.engine.report(Died(MemoryError("std::bad_alloc")))
+        while s.app.out_of_memory is None:
+            await asyncio.sleep(0)
+    assert "Traceback" not in "".join(capfd.readouterr())
 
 
 async def test_engine_events_during_teardown_are_ignored():

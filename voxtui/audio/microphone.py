@@ -6,29 +6,45 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
-from typing import Any, TypeAlias
+from math import inf
+from typing import Any
 
 from voxtui.audio.echo_canceller import EchoCanceller
-from voxtui.audio.portaudio import find, list_devices, open_stream, portaudio, shown_name, streams
+from voxtui.audio.portaudio import (
+    find,
+    list_devices,
+    open_stream,
+    periods,
+    portaudio,
+    shown_name,
+    streams,
+)
 from voxtui.audio.resampling import downsampler
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
 
 BLOCK_SECONDS = 0.016
 """Half a frame. At 16 and 48 kHz every second block completes a frame, so no sample waits for the
-next block. With 10 ms an idle microphone takes 1 % more of a core, and sound is known 2 ms sooner.
-"""
+next block."""
+
+BUFFERED_BLOCKS = 64
+"""Length of the buffer behind a sound server, in blocks: a second."""
 
 LATENCY_SECONDS = 0.02
-"""Latency of the stream, the smallest without losses on a sound server with both cores busy."""
+"""Length of the buffer elsewhere, where a device may deliver it in one piece."""
 
-UNATTENDED_SECONDS = 0.5
-"""Interval of the converter while no frames are needed. Converting each block at once cost more
-than the rest of an idle program."""
+POLL_SECONDS = 0.001
+"""Polling interval for a block that is due: a sound server sends uneven pieces."""
 
-KEPT_SECONDS = 0.6
-"""Length of the unconverted sound that is stored while no frames are needed: the pre-roll of a key
-press, and the time until the press is known."""
+UNATTENDED_BLOCKS = 31
+"""Blocks read at a time while no frames are needed: half a second. Waking for each of them cost
+more than the rest of an idle program."""
+
+UNATTENDED_POLLS = 3
+"""Polls for that many blocks, after which fewer are read."""
+
+KEPT_BLOCKS = 38
+"""Unconverted blocks that are stored while no frames are needed: the pre-roll of a key press, and
+the time until the press is known. They are whole, so that frames end with a block."""
 
 STALL_SECONDS = 1.0
 """Time without a block after which a device is lost: a suspended one reports no error."""
@@ -37,18 +53,15 @@ WAKE_SECONDS = 5.0
 """Time without a first block after which a device is lost: a wireless or suspended microphone takes
 seconds to wake up, each time it is opened."""
 
-FOLLOW = 0.02
-"""Share of the difference by which each block moves the frame clock towards the device's clock. The
-times of callbacks jitter; the number of samples does not."""
+LATE_READINGS = 64
+"""Late readings in a row that are not jitter: the device's clock is slower than ours, or sound was
+lost without a report."""
 
 SLACK_SAMPLES = 8
 """Samples that a resampler may return beyond its ratio."""
 
 JUMP_SECONDS = 0.1
-"""Difference between the clocks from which sound was lost; a smaller one is jitter."""
-
-Blocks: TypeAlias = "SimpleQueue[tuple[float, bytes, bool] | None]"
-"""(time of the last sample, samples, whether sound was lost before them); None at the end."""
+"""Lateness of a reading from which sound was lost; a smaller one is jitter."""
 
 
 class SounddeviceMicrophone:
@@ -62,8 +75,7 @@ class SounddeviceMicrophone:
         self._canceller = canceller
         self.name = device or "default microphone"
         self._stream: Any = None
-        self._blocks: Blocks = SimpleQueue()
-        self._converter: threading.Thread | None = None
+        self._reader: threading.Thread | None = None
         self._closing = False
         self._attended = threading.Event()
         self.level = 0.0
@@ -84,91 +96,119 @@ class SounddeviceMicrophone:
         sounddevice: Any = portaudio()
         device = find(list_devices(), self._wanted, "input")
         self.name, self._closing = shown_name(device, "input"), False
-        blocks: Blocks = SimpleQueue()
-        self._blocks = blocks
+        # A sound server sends a period at a time; a sound card may not have as many.
+        served = device.host == "ALSA" and "(hw:" not in device.name
+        latency = BUFFERED_BLOCKS * BLOCK_SECONDS if served else LATENCY_SECONDS
 
         def make(rate: float, channels: int) -> Any:
-            def captured(data: Any, count: int, times: Any, status: Any) -> None:
-                # Only the copy is made here: this thread must not wait for other Python threads.
-                lag = times.currentTime - times.inputBufferAdcTime - count / rate
-                at = time.monotonic() - (lag if 0.0 < lag < 0.5 else 0.0)
-                blocks.put((at, bytes(data), status.input_overflow))
+            with periods(BUFFERED_BLOCKS + 1):
+                return sounddevice.RawInputStream(
+                    device=device.index,
+                    samplerate=rate,
+                    channels=channels,
+                    dtype="float32",
+                    blocksize=round(BLOCK_SECONDS * rate),
+                    latency=latency,
+                )
 
-            return sounddevice.RawInputStream(
-                device=device.index,
-                samplerate=rate,
-                channels=channels,
-                dtype="float32",
-                blocksize=round(BLOCK_SECONDS * rate),
-                latency=LATENCY_SECONDS,
-                callback=captured,
-                finished_callback=lambda: blocks.put(None),
-            )
-
+        canceller = self._canceller() if self._canceller else None
         self._stream, rate, channels = open_stream(device, "input", make)
         self._attended.set()
-        self._converter = threading.Thread(
-            target=self._convert,
-            args=(blocks, rate, channels),
+        self._reader = threading.Thread(
+            target=self._read,
+            args=(self._stream, Framer(rate, canceller), rate, channels),
             name="voxtui-microphone",
             daemon=True,
         )
-        self._converter.start()
+        self._reader.start()
 
     def close(self) -> None:
         if self._stream is None:
             return
         self._closing = True
+        self._attended.set()
+        if self._reader is not None:
+            self._reader.join()
         streams.close(self._stream)
         self._stream = None
-        self._blocks.put(None)
-        self._attended.set()
-        if self._converter is not None:
-            self._converter.join()
 
-    def _convert(self, blocks: Blocks, rate: float, channels: int) -> None:
+    def _read(self, stream: Any, framer: Framer, rate: float, channels: int) -> None:
         import numpy as np
 
-        framer = Framer(rate, self._canceller() if self._canceller else None)
-        unattended: deque[tuple[float, Any, bool]] = deque()
-        waited, patience, ended = 0.0, WAKE_SECONDS, False
-        while not ended:
-            attended = self._attended.wait(UNATTENDED_SECONDS)
+        failure: Any = portaudio().PortAudioError
+        clock, block = ArrivalClock(rate), round(BLOCK_SECONDS * rate)
+        resting = max(1, min(UNATTENDED_BLOCKS, int(stream.latency / BLOCK_SECONDS / 2)))
+        blocks, lost = deque[Any](), False
+        waited, patience = 0.0, WAKE_SECONDS
+        while not self._closing and waited < patience:
+            attended = self._attended.is_set()
+            wanted = block * (1 if attended else resting)
             try:
-                taken = [blocks.get(timeout=STALL_SECONDS / 2)]
-            except Empty:
-                # In halves, because the first wait may have passed during a suspend (Ctrl+Z).
-                waited += STALL_SECONDS / 2
-                if waited < patience:
+                available = stream.read_available
+                now, count = time.monotonic(), available - available % block
+                # Looked for early, else the clock would never learn that a block comes sooner.
+                early = clock.at + wanted / rate - POLL_SECONDS - now
+                if not attended and early < -UNATTENDED_POLLS * POLL_SECONDS:
+                    wanted = block
+                if count < wanted:
+                    # Added up, because the clock goes on during a suspend (Ctrl+Z).
+                    waited += (wait := max(early, POLL_SECONDS))
+                    (time.sleep if attended else self._attended.wait)(wait)
                     continue
+                data, overflow = stream.read(count)
+            except failure:
                 break
             waited, patience = 0.0, STALL_SECONDS
-            while not blocks.empty():
-                taken.append(blocks.get())
-            peak = 0.0
-            for block in taken:
-                if ended := block is None:
-                    break
-                at, data, overflow = block
-                samples = np.frombuffer(data, np.float32)
-                if channels > 1:
-                    samples = samples.reshape(-1, channels).mean(axis=1)
-                peak = max(peak, float(np.abs(samples).max(initial=0.0)))
-                unattended.append((at, samples, overflow))
-            self.level = peak
+            clock.advance(count, now - (available - count) / rate, overflow)
+            samples = np.frombuffer(data, np.float32)
+            if channels > 1:
+                samples = samples.reshape(-1, channels).mean(axis=1)
+            self.level = float(np.abs(samples).max())
+            blocks.extend(samples.reshape(-1, block))
+            lost = lost or overflow
             if attended:
-                while unattended:
-                    at, samples, overflow = unattended.popleft()
-                    for frame in framer.frames(samples, at, overflow):
+                while blocks:
+                    samples = blocks.popleft()
+                    at = clock.at - len(blocks) * block / rate
+                    for frame in framer.frames(samples, at, lost):
                         self._sink(frame)
-            while unattended and unattended[-1][0] - unattended[0][0] > KEPT_SECONDS:
-                at, samples, _ = unattended.popleft()
-                framer.skip(len(samples), at)
+                    lost = False
+            else:
+                framer.restart()
+                while len(blocks) > KEPT_BLOCKS:
+                    blocks.popleft()
         self.level = 0.0
         if not self._closing:
             self._report_loss(
                 f"The microphone {self.name!r} stopped delivering sound; was it unplugged?"
             )
+
+
+class ArrivalClock:
+    """Dates the sound of a stream without jitter, by the number of its samples.
+
+    A sample is read after it was captured, never before, so the earliest reading is right.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self.at = 0.0
+        """the monotonic time of the last sample read, or 0 before the first one"""
+        self._least_late, self._late = inf, 0
+
+    def advance(self, count: int, at: float, lost: bool) -> None:
+        """Count `count` samples that arrived by `at`; `lost`: sound before them was lost."""
+        expected = self.at + count / self._rate
+        late = at - expected
+        self._least_late, self._late = min(self._least_late, late), self._late + 1
+        if lost or not 0.0 < late < JUMP_SECONDS:
+            self.at = at
+        elif self._late < LATE_READINGS:
+            self.at = expected
+            return
+        else:
+            self.at = expected + self._least_late
+        self._least_late, self._late = inf, 0
 
 
 class Framer:
@@ -183,8 +223,6 @@ class Framer:
         self._rate = rate
         self._canceller = canceller
         self._resampler = downsampler(rate)
-        self._clock = 0.0
-        """the monotonic time of the last sample taken, or 0 before the first one"""
         self._waiting: list[Any] = []
         """blocks that wait to be converted together"""
         self._waits = 0
@@ -202,7 +240,6 @@ class Framer:
         """
         import numpy as np
 
-        self._follow(len(samples), at)
         self._overflow = self._overflow or overflow
         self._waiting.append(samples)
         self._waits += len(samples)
@@ -221,7 +258,7 @@ class Framer:
         self._waits = 0
         self._made += len(fresh)
         # Sample k of the output has the time of sample k * rate / 16000 of the input.
-        last_at = self._clock - (self._taken / self._rate - self._made / SAMPLE_RATE)
+        last_at = at - (self._taken / self._rate - self._made / SAMPLE_RATE)
         settled = False
         if self._canceller is not None:
             fresh = self._canceller.process(fresh, last_at)
@@ -240,14 +277,8 @@ class Framer:
             self._overflow = False
         return frames
 
-    def skip(self, count: int, at: float) -> None:
-        """Skip `count` samples, captured until `at`. The next frame begins after them."""
-        self._follow(count, at)
+    def restart(self) -> None:
+        """Begin the next frame behind a gap."""
         self._waiting.clear()
         self._waits = 0
         self._rest = self._rest[:0]
-
-    def _follow(self, count: int, at: float) -> None:
-        expected = self._clock + count / self._rate
-        jumps = abs(at - expected) > JUMP_SECONDS
-        self._clock = at if jumps or not self._clock else expected + FOLLOW * (at - expected)

@@ -61,7 +61,7 @@ class PlayedSegment:
 class Played:
     """The latest sound of the speaker, by the time at which it is audible.
 
-    The speaker's writer adds to it and the microphone's converter reads it. Each takes single steps
+    The speaker's writer adds to it and the microphone's thread reads it. Each takes single steps
     on a deque, so there is no lock.
     """
 

@@ -30,7 +30,8 @@ _NO_NOTE = re.compile(
 
 _POLITE = re.compile(r"(?:please|(?:could|can|would|will) you)\b", re.IGNORECASE)
 _REPORT = re.compile(
-    r"\b(?:say|says|said|tells?|told|asks?|asked|wrote|sings|sang|if|whether|not|never)\b|n't\b",
+    r"\b(?:say|says|said|tells?|told|asks?|asked|wrote|sings|sang)\b"
+    r"|(?:\b(?:if|whether|not|never)\b|n't\b)(?=[^.!?]*$)",
     re.IGNORECASE,
 )  # fmt: skip
 _FILLERS = re.compile(
@@ -73,7 +74,7 @@ def _orders(words: str) -> Iterator[tuple[str, str, bool]]:
     yield "", words, False
     for end in re.finditer(r"[.!?:;] +|,? so |, ", words):
         lead, order = words[: end.start()], words[end.end() :]
-        is_report, is_polite = _REPORT.search(lead), _POLITE.match(order)
+        is_report, is_polite = _REPORT.search(words, 0, end.end() - 1), _POLITE.match(order)
         is_sentence = not end[0].startswith((",", " ")) or "so" in end[0]
         if _FILLERS.fullmatch(lead) or is_polite or (is_sentence and not is_report):
             yield _FILLERS.sub("", lead, count=1), order, bool(is_report and not is_sentence)

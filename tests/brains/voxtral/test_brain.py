@@ -29,6 +29,7 @@ from tests.fakes import Flag
 from voxtui.brains.voxtral.audio_encoder import AudioTower
 from voxtui.brains.voxtral.brain import SHARE, VoxtralBrain
 from voxtui.brains.voxtral.generate import ReplyGenerator, Sampler
+from voxtui.brains.voxtral.model_thread import report_while
 from voxtui.brains.voxtral.prompt import (
     BEGIN_AUDIO,
     EOS,
@@ -395,6 +396,13 @@ def test_a_loading_that_is_interrupted_leaves_no_thread(directory: Path) -> None
         brain.warm_up(quit_at)
     brain.close()
     assert set(threading.enumerate()) <= before
+
+
+def test_the_thread_of_a_load_that_hangs_does_not_hold_the_process() -> None:
+    def is_daemon(_: Flag) -> bool:
+        return threading.current_thread().daemon
+
+    assert report_while(lambda step, fraction: None, "loading", is_daemon)
 
 
 def test_a_conversation_longer_than_the_context_loses_its_oldest_turns(
