@@ -1,5 +1,3 @@
-"""The import of onnxruntime, made safe beside other threads."""
-
 from importlib import import_module
 from typing import Any
 

@@ -41,7 +41,7 @@ from voxtui.settings.schema import (
 )
 from voxtui.settings.sources import load_config
 from voxtui.ui.menu.menu import part_choices
-from voxtui.ui.menu.palette import Entry
+from voxtui.ui.menu.palette import Entry, Palette
 from voxtui.ui.themes import AUTO, DARK
 
 
@@ -740,3 +740,16 @@ async def test_a_search_finds_the_entries_with_its_words_before_similar_ones():
         await s.pilot.press(*["backspace"] * 5, *"hstory")  # one letter is missing
         await s.settle()
         assert "History" in s.text
+
+
+async def test_a_long_word_in_the_search_does_not_stop_the_window():
+    """Its letters fit some entries in billions of ways."""
+    entry = Entry("Look", "ab" * 30)
+    async with screen() as s:
+        s.app.push_screen(Palette(["Look"], [entry], nothing_more(), {}))
+        await s.type("a" * 15)
+        assert "abab" in s.text
+
+
+async def nothing_more() -> list[Entry]:
+    return []

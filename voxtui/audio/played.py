@@ -1,5 +1,3 @@
-"""The speaker's sound, by the time at which it is audible."""
-
 from __future__ import annotations
 
 from collections import deque

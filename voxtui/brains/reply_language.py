@@ -1,5 +1,3 @@
-"""Detect the language in which a brain answers."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

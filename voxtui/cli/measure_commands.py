@@ -1,5 +1,3 @@
-"""Commands that measure: bench and stats."""
-
 from __future__ import annotations
 
 from pathlib import Path

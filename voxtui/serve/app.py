@@ -1,5 +1,3 @@
-"""The routes of the server."""
-
 from __future__ import annotations
 
 import time

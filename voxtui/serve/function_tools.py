@@ -55,7 +55,6 @@ def tool_name(name: str) -> str:
 
 
 def function_name(call: ToolCall, functions: Sequence[Function]) -> str:
-    """Return the client's name of the called function."""
     names = [f.name for f in functions if tool_name(f.name) == call.name]
     return names[0] if names else call.name
 

@@ -97,7 +97,6 @@ class Segment(msgspec.Struct, frozen=True):
 
     id: int
     start: float
-    """the start in seconds"""
     end: float
     text: str
     seek: int = 0

@@ -1,5 +1,3 @@
-"""Find and read the user's files."""
-
 from __future__ import annotations
 
 import errno

@@ -1,5 +1,3 @@
-"""Write settings to the user's config file."""
-
 from __future__ import annotations
 
 import json

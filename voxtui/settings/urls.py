@@ -1,5 +1,3 @@
-"""Check the URLs of servers."""
-
 from __future__ import annotations
 
 import ipaddress

@@ -169,7 +169,6 @@ class AssistantSkills:
                     self._changed.set()
 
     def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
-        """Stop what rings. See Skills."""
         ringing = self._alarm
         rings = bool(ringing.entries) or (snooze and ringing.just_rang(utc(self.now())))
         if rings or missed:

@@ -1,5 +1,3 @@
-"""Convert between local time and moments with a zone, also at both ends of the calendar."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime

@@ -1,5 +1,3 @@
-"""Carry out a request about timers or reminders, and return a sentence about the result."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

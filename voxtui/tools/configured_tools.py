@@ -1,5 +1,3 @@
-"""The tools that a configuration allows."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable

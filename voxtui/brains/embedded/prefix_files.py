@@ -33,8 +33,6 @@ TIMEOUT_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class PrefixFile:
-    """The state of one prefix."""
-
     directory: Path
     key: str
 

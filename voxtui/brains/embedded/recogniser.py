@@ -167,7 +167,6 @@ class Moonshine:
         self._encoder: Any = None
         self._decoder: Any = None
         self._pieces: list[bytes] = []
-        """the bytes of each token"""
         self._cached: list[tuple[str, int, int]] = []
         """the name, heads and size of each part of the decoder's cache"""
 

@@ -18,7 +18,6 @@ from voxtui.dialogue.protocols import Past, ReplyOptions
 from voxtui.dialogue.tool_interface import Tool, offered
 
 CALL_TOKENS = 96
-"""Maximum tokens of a call."""
 
 READ_TURNS = 2
 """Past turns before the request in the prompt, if a client offers tools without triggers."""
@@ -165,7 +164,6 @@ _BASICS = {
 
 
 def grammar(tools: Sequence[Tool], may_decline: bool) -> str:
-    """Return the grammar of a call of one of `tools`, or of `no`."""
     rules: dict[str, str] = {}
     for number, tool in enumerate(tools):
         schema: Mapping[str, Any] = json.loads(tool.schema)

@@ -77,7 +77,6 @@ def tool_fields(options: ReplyOptions, calls: Sequence[FinishedCall]) -> Json:
 
 
 def call_messages(calls: Sequence[FinishedCall]) -> list[Json]:
-    """Return the messages of calls and their results."""
     messages: list[Json] = []
     for number, finished in enumerate(calls):
         call, name = finished.call, finished.call.id or f"call_{number:05}"

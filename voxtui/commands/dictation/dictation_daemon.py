@@ -42,7 +42,6 @@ FORGOTTEN_SECONDS = 60.0
 """Silence after which the microphone is closed. The words then wait for `--stop`."""
 
 START_SECONDS = 20.0
-"""Timeout for the start of the daemon."""
 
 ANSWER_SECONDS = 120.0
 """Timeout of an answer, which includes recognition, perhaps by a slow remote brain."""

@@ -1,5 +1,3 @@
-"""Deliver dictated text: to stdout, the clipboard, a pane of tmux or the focused window."""
-
 from __future__ import annotations
 
 import base64

@@ -1,5 +1,3 @@
-"""The past turns that each new turn sends to the brain."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

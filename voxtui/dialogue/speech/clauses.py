@@ -1,5 +1,3 @@
-"""Cut streamed text into clauses and make them speakable."""
-
 from __future__ import annotations
 
 import re

@@ -204,7 +204,6 @@ class SpokenClause:
     text: str
     """the text for the voice; empty if nothing of the clause is spoken"""
     seconds: float = 0.0
-    """the seconds of its speech so far"""
     audible: float = 0.0
     """the seconds up to its last audible sample"""
     whole: bool = False

@@ -136,7 +136,6 @@ class ChatCompletion(msgspec.Struct):
 
     @property
     def functions(self) -> list[Function]:
-        """Return the callable functions."""
         offered = self.tools if self.tool_choice != "none" else None
         return [tool.function for tool in offered or ()]
 

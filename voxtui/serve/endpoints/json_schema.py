@@ -55,7 +55,6 @@ class Schema(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     exclusive_maximum: float | None = None
 
     def parts(self) -> Iterator[Schema]:
-        """Yield this schema and all schemas within it."""
         yield self
         within = *self.properties.values(), *self.defs.values(), *(self.any_of or ())
         for part in (*within, self.additional_properties, self.items):

@@ -145,7 +145,6 @@ class Times:
     decode_seconds: float = 0.0
     infer_seconds: float = 0.0
     sound_seconds: float = 0.0
-    """the seconds of sound so far"""
 
     def stages(self) -> dict[str, float]:
         """Return the seconds of each stage until now."""

@@ -116,7 +116,6 @@ class Sessions:
 
     @asynccontextmanager
     async def lend(self) -> AsyncGenerator[ModelSet]:
-        """Lend a set of models. Raises HttpError."""
         if not self._pool.has_brains:
             raise HttpError(404, "No chat model is loaded here.", code="model_not_found")
         if self._draining:

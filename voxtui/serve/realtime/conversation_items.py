@@ -49,11 +49,9 @@ class Conversation:
 
     @property
     def system_texts(self) -> list[str]:
-        """Return the texts of system items."""
         return [item.text or "" for item in self._items if item.role == "system"]
 
     def before(self, item: Item | None) -> str | None:
-        """Return the id of the item before this one."""
         place = self._items.index(item) if item in self._items else 0
         return self._items[place - 1].id if place else None
 
@@ -98,7 +96,6 @@ class Conversation:
         self._show("conversation.item.retrieved", item=item.as_json())
 
     def delete(self, name: str) -> Item:
-        """Remove an item. Return it."""
         item = self._find(name, "item_delete_invalid_item_id")
         if item.status == "in_progress":
             raise invalid("The item is still being created. Cancel its response first.", "item_id")
@@ -149,7 +146,6 @@ class Conversation:
         self._client.send(server_event(kind, **fields))
 
     def _call(self, call_id: str) -> CallItem:
-        """Return the call with this id. Raises HttpError."""
         for item in self._items:
             if isinstance(item, CallItem) and item.call_id == call_id:
                 return item

@@ -139,8 +139,6 @@ PARTS: dict[Role, tuple[str, ...]] = {
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """An item of the conversation."""
-
     role: Role
     kind: Literal["text", "audio"]
     id: str = field(default_factory=lambda: new_id("item"))
@@ -150,7 +148,6 @@ class Item:
     """the number of its turn in the engine's history"""
     status: Literal["in_progress", "completed", "incomplete"] = "completed"
     seconds: float = 0.0
-    """the seconds of its sound"""
     captured: bool = False
     """whether the engine has taken the utterance"""
 

@@ -133,8 +133,6 @@ class Audio(_Struct, frozen=True):
 
 
 class Settings(_Struct, frozen=True):
-    """The settings in use."""
-
     model: str
     audio: Audio
     instructions: Annotated[str, Meta(max_length=LONGEST_INSTRUCTIONS)] = ""
@@ -177,7 +175,6 @@ class Settings(_Struct, frozen=True):
         return self._checked(session, "session")
 
     def for_response(self, response: Json) -> Settings:
-        """Return the settings of one response. Raises HttpError."""
         for name in response:
             if name not in OF_RESPONSE:
                 raise unknown(f"response.{name}")
@@ -200,7 +197,6 @@ class Settings(_Struct, frozen=True):
 
     @property
     def functions(self) -> list[Function]:
-        """Return the callable functions."""
         return [] if self.tool_choice == "none" else [tool.function for tool in self.tools]
 
     @property

@@ -70,7 +70,6 @@ class Frames:
         self._rest = np.zeros(0, np.float32)
 
     def feed(self, samples: Samples) -> list[Frame]:
-        """Return the frames that `samples` complete."""
         self._arrived += len(samples)
         self._rest = np.concatenate([self._rest, self._resampler.process(samples)])
         count = len(self._rest) // FRAME_SAMPLES

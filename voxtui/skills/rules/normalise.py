@@ -1,5 +1,3 @@
-"""Normalise a sentence for the rules: plain words, and numbers as digits."""
-
 from __future__ import annotations
 
 import re

@@ -63,7 +63,6 @@ class DrawnEntries(ScrollView):
         self._thumb = (0, 0)
         """start and length of the scroll bar's thumb as painted, in eighths of a row"""
         self._selected_turn = 0
-        """the number of the selected turn, or 0"""
 
     @property
     def entries(self) -> list[Paragraph]:

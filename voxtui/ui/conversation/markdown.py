@@ -1,5 +1,3 @@
-"""Render the Markdown of a finished answer as styled text."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -56,7 +56,6 @@ class Paragraph:
         """`kind` is one of KINDS and sets the style of the label. `spaced`: an empty line above."""
         self.kind = kind
         self.turn = 0
-        """the number of its turn, or 0"""
         self.figure = ""
         """the text at the right of the last line, if there is space"""
         self.label = label

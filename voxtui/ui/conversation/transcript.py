@@ -1,5 +1,3 @@
-"""Add, change, select and drop the entries of the conversation."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

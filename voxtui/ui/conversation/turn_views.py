@@ -64,7 +64,6 @@ class TurnViews:
 
     @property
     def any(self) -> bool:
-        """True if a turn can be selected."""
         return bool(self._finished)
 
     @property

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 
+from rich.console import RenderableType
 from textual.app import App
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
@@ -31,6 +32,10 @@ class TerminalApp(App[None], inherit_bindings=False):
             self.exit()
         else:
             super()._handle_exception(error)
+
+    def panic(self, *renderables: RenderableType) -> None:
+        self.exit(return_code=1)  # the thread that reads the keys calls this without one
+        super().panic(*renderables)
 
     def _refresh_notifications(self) -> None:
         for messages in self.screen.query(Messages) if self.screen_stack else ():

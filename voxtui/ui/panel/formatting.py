@@ -1,5 +1,3 @@
-"""Format the times that the panel shows."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass, field

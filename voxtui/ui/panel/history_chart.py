@@ -1,5 +1,3 @@
-"""The last turns of the session as columns."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

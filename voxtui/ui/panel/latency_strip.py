@@ -1,5 +1,3 @@
-"""The last turn on one line: its first sound, and the stages before it as bars."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,3 @@
-"""The stages of a turn as bars on one time axis."""
-
 from __future__ import annotations
 
 import math

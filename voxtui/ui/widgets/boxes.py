@@ -59,8 +59,7 @@ class TextBox(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,q,tab,enter", "dismiss", "Close")]
 
     @abstractmethod
-    def parts(self) -> Iterator[Widget]:
-        """Yield the widgets of the text."""
+    def parts(self) -> Iterator[Widget]: ...
 
     def compose(self) -> ComposeResult:
         with VerticalScroll() as box:
