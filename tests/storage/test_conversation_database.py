@@ -260,6 +260,28 @@ def test_a_link_is_not_written_through(conversations, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"history\.db"):
         say(conversations, "more")
     assert not (tmp_path / "elsewhere").exists()
+    (tmp_path / "elsewhere").write_bytes(b"")
+    with pytest.raises(InputError, match=r"history\.db: It is not a regular file"):
+        say(conversations, "more")
+    assert not (tmp_path / "elsewhere").read_bytes()
+
+
+def test_opening_the_file_leaves_the_locks_of_other_threads(conversations, monkeypatch) -> None:
+    say(conversations, "first")
+    command = (
+        "import sqlite3, sys; file = sqlite3.connect(sys.argv[1], 0.1, isolation_level=None);"
+        "file.execute('BEGIN IMMEDIATE')"
+    )
+    with sqlite3.connect(conversations.file, isolation_level=None) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr("voxtui.storage.conversation_database.BUSY_SECONDS", 0.1)
+        with pytest.raises(InputError, match="another program is using it"):
+            say(conversations, "second")
+        other = subprocess.run(
+            [sys.executable, "-c", command, conversations.file], capture_output=True, check=False
+        )
+        assert b"locked" in other.stderr
+    writer.close()
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
@@ -278,7 +300,7 @@ def test_a_read_only_folder_can_be_read_and_says_why_it_keeps_nothing() -> None:
         os.seteuid(65534)  # a user who may write neither
         try:
             assert titles(conversations, "prec") == ["precious"]
-            with pytest.raises(InputError, match=r"history\.db: Permission denied"):
+            with pytest.raises(InputError, match=r"history\.db: it cannot be written there"):
                 say(conversations, "more")
         finally:
             os.seteuid(0)

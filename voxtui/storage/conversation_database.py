@@ -6,8 +6,10 @@ write-ahead log, so that no deleted text stays in a second file.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
+import stat
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -288,7 +290,12 @@ class Conversations:
         try:
             if writes:
                 self.file.parent.mkdir(parents=True, exist_ok=True)
-                os.close(open_regular(self.file, os.O_RDWR | os.O_CREAT))
+                try:
+                    os.close(open_regular(self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+                except FileExistsError:
+                    # Not opened, because closing it drops the locks that this process has on it.
+                    if not stat.S_ISREG(self.file.lstat().st_mode):
+                        raise OSError(errno.EINVAL, "It is not a regular file") from None
             # SQLite opens a file that it may only read for reading, and rolls back after a crash.
             address = f"{self.file.absolute().as_uri()}?mode=rw"
             database = sqlite3.connect(
