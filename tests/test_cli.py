@@ -231,7 +231,7 @@ def test_speak_refuses_an_unusable_path_before_the_first_turn(voxtui):
     (voxtui.here / "folder").mkdir()
     for path in ("folder", "nowhere/answer.wav", "/dev/null", "", "answer.mp3", "-"):
         printed = sentence(voxtui("ask", str(QUESTION), "--speak", path))
-        assert printed.startswith(f"{path or '.'}: ")
+        assert printed.startswith(f"{path or '--speak'}: ")
     assert Path("/dev/null").is_char_device()
     assert list((voxtui.here / "folder").iterdir()) == []
 

@@ -32,6 +32,8 @@ class FilePath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":  # a Path of it would be the current folder
+            if isinstance(param, click.Option):
+                raise InputError(f"{param.opts[0]}: an empty path names no file.")
             raise InputError("An empty argument names no file and holds no question.")
         return super().convert(value, param, ctx)
 

@@ -165,7 +165,7 @@ class Palette(SearchList[Entry | None]):
         title = f"{mark} {entry.title:<{min(longest, TITLE_CELLS)}}"
         about = f"  {entry.about:<{ABOUT_CELLS}}" if entry.about or entry.shortcut else ""
         shortcut = f"  {entry.shortcut}" if entry.shortcut else ""
-        return Option(Content.assemble(title, (about, "$text-muted"), (shortcut, "$text-accent")))
+        return Option(Content.assemble(title, (about, "$text-muted"), (shortcut, "bold")))
 
     @property
     def _highlighted(self) -> Entry | None:
