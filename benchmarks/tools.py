@@ -38,6 +38,7 @@ from voxtui.dialogue.engine_commands import NewConversation
 from voxtui.dialogue.protocols import ReplyOptions, SkillRequest
 from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.dialogue.tool_interface import CallOutcome, CallReport
+from voxtui.errors import ForeignSpeech
 from voxtui.models.installed import chat_model_name, model_file
 from voxtui.settings.paths import user_folders
 from voxtui.settings.schema import BrainConfig, Config, ToolCommand, ToolsConfig
@@ -149,7 +150,10 @@ def calls(said: Sequence[Any], config: Config) -> Iterator[Turn]:
     for words in said:
         began = time.monotonic()
         if not isinstance(words, str):
-            words = moonshine.recognise(words.samples).english()
+            try:
+                words = moonshine.recognise(words.samples).english()
+            except ForeignSpeech:
+                words = ""
         answer = skills.answer(SkillRequest(words, config=config))
         call = answer if isinstance(answer, ToolCall) else None
         choice = None if answer else tool_choice((), words, ReplyOptions(tools=tools))
