@@ -408,7 +408,7 @@ def test_no_stream_is_opened_while_another_is_closed() -> None:
             other.start()
             other.join()
 
-    streams.opened()
+    streams.open += 1
     streams.close(Stream())
     assert free == [False]
 

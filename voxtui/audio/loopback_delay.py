@@ -112,24 +112,27 @@ class Recorder:
     """Collects the frames of a microphone. One thread waits for them."""
 
     def __init__(self) -> None:
-        self.arrived: SimpleQueue[Frame | DeviceError] = SimpleQueue()
+        self.arrived: SimpleQueue[Frame | None] = SimpleQueue()
         self.lost = threading.Event()
         self._frames: list[Frame] = []
+        self._reason = ""
 
     def lose(self, reason: str) -> None:
+        self._reason = reason
         self.lost.set()
-        self.arrived.put(DeviceError(reason))
+        self.arrived.put(None)
 
     def until(self, at: float) -> None:
         """Wait for the sound up to the monotonic time `at`. Raises DeviceError."""
-        while not self._frames or self._frames[-1].captured_at < at:
+        while not self.lost.is_set() and (not self._frames or self._frames[-1].captured_at < at):
             try:
-                item = self.arrived.get(timeout=max(0.0, at - time.monotonic() + LATEST_SECONDS))
+                frame = self.arrived.get(timeout=max(0.0, at - time.monotonic() + LATEST_SECONDS))
             except Empty:
                 raise DeviceError("The microphone delivers no sound.") from None
-            if isinstance(item, DeviceError):
-                raise item
-            self._frames.append(item)
+            if frame is not None:
+                self._frames.append(frame)
+        if self.lost.is_set():
+            raise DeviceError(self._reason)
 
     def since(self, at: float) -> tuple[float, Samples]:
         """Return the time at which the sound after `at` begins, and that sound."""
