@@ -1,6 +1,6 @@
 """Ask the embedded brain a hundred things of everyday life, and judge two versions blind.
 
-    python -m benchmarks.everyday answer OUT.json [--model NAME] [--set build|check|follow|broad|judge]
+    python -m benchmarks.everyday answer OUT.json [--model NAME] [--set NAME]
     python -m benchmarks.everyday sheet BEFORE.json AFTER.json KEY.json > SHEET.txt
     python -m benchmarks.everyday count KEY.json VERDICTS.txt...
 
