@@ -61,8 +61,7 @@ def run(config: Config, as_json: bool) -> None:
     if not past.lines and not as_json:
         why = "" if config.metrics.enabled else " None are stored: metrics.enabled is false."
         click.echo(f"{path}: no turns yet.{why}", err=True)
-        return
-    if as_json:
+    elif as_json:
         click.echo(json.dumps(_json(past, path, config.targets), ensure_ascii=False))
     else:
         click.echo("\n".join(_report(past, path, config.targets)))
