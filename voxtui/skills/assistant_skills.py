@@ -313,13 +313,15 @@ class AssistantSkills:
 
     def _carry_out_stop(self) -> None:
         """Remove stopped entries from the files."""
+        from voxtui.skills.rules.timer_words import SNOOZE_SECONDS
+
         order, self._stop = self._stop, None
         if order is None:
             return
         snooze, missed = order
         rang = self._alarm.entries
         if snooze:
-            self._snooze(timer_alarm.SNOOZE_SECONDS)
+            self._snooze(SNOOZE_SECONDS)
         with self._store.changing() as change:
             ended = () if snooze else rang
             left = (e for e in change.entries.all if e not in ended and not (missed and e.missed))

@@ -31,8 +31,6 @@ LONGEST_SECONDS = 120.0
 JUST_NOW_SECONDS = 60.0
 """Time after a stop in which "stop" and "snooze" still refer to what rang."""
 
-SNOOZE_SECONDS = 300.0
-
 MISSED_DAYS = 1
 
 Step = StrEnum("Step", "CHIME SPEAK END")
