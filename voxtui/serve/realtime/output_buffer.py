@@ -5,33 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
-
-from voxtui.serve.realtime.protocol import server_event
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from voxtui.dialogue.timestamps import Turn
+    from voxtui.serve.realtime.connection import Connection
     from voxtui.serve.realtime.protocol import Item
-    from voxtui.serve.realtime.session_settings import Json
 
 TRACK_RATE = 48_000
 """Sample rate of Opus in Hz."""
 
 
-class Client(Protocol):
-    """Carries events to the client. Used by the event loop's thread."""
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """The next piece of a spoken answer."""
 
-    @property
-    def output(self) -> OutputBuffer | None:
-        """The buffer that plays the answers over a track; None if sound is sent as events."""
-
-    def send(self, event: Json) -> None: ...
-
-    def answered(self, turn: Turn) -> None:
-        """Count a finished answer."""
-
-    def failed(self) -> None:
-        """Close the connection because the engine has failed."""
+    pcm: bytes
+    """the samples: 16 bit, mono"""
+    seconds: float
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +42,7 @@ class OutputBuffer:
     """
 
     def __init__(self) -> None:
-        self.client: Client | None = None
+        self.client: Connection | None = None
         """the receiver of events at the start and end of each played answer"""
         self.begun = asyncio.Event()
         """the event that is set while an answer is being played"""
@@ -112,5 +102,4 @@ class OutputBuffer:
 
     def _report(self, what: str, response_id: str) -> None:
         if self.client is not None:
-            event = server_event(f"output_audio_buffer.{what}", response_id=response_id)
-            self.client.send(event)
+            self.client.send(f"output_audio_buffer.{what}", response_id=response_id)
