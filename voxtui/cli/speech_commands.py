@@ -165,27 +165,24 @@ def mcp(options: CommonOptions) -> None:
 
 @click.command()
 @click.option("--brain", metavar="NAME", help="Recognise with this brain instead of brain.name.")
-@click.option("--host", metavar="ADDRESS", help="Listen on this address instead of serve.host.")
-@click.option("--port", type=int, metavar="N", help="Listen on this port instead of serve.port.")
-@click.option(
-    "--sessions", type=int, metavar="N", help="Serve N at once instead of serve.sessions."
-)
-@click.option("--uds", metavar="PATH", help="Listen on a Unix socket instead.")
-@click.option("--tls-cert", metavar="PEM", help="Serve https with this certificate.")
-@click.option("--tls-key", metavar="PEM", help="The private key of --tls-cert.")
+@click.option("--host", "serve__host", metavar="ADDRESS",
+              help="Listen on this address instead of serve.host.")  # fmt: skip
+@click.option("--port", "serve__port", type=int, metavar="N",
+              help="Listen on this port instead of serve.port.")  # fmt: skip
+@click.option("--sessions", "serve__sessions", type=int, metavar="N",
+              help="Serve N at once instead of serve.sessions.")  # fmt: skip
+@click.option("--uds", "serve__uds", metavar="PATH", help="Listen on a Unix socket instead.")
+@click.option("--tls-cert", "serve__tls_cert", metavar="PEM",
+              help="Serve https with this certificate.")  # fmt: skip
+@click.option("--tls-key", "serve__tls_key", metavar="PEM",
+              help="The private key of --tls-cert.")  # fmt: skip
 @global_options
-def serve(
-    options: CommonOptions, brain: str | None, host: str | None, port: int | None,
-    sessions: int | None, uds: str | None, tls_cert: str | None, tls_key: str | None,
-) -> None:  # fmt: skip
+def serve(options: CommonOptions, brain: str | None, **keys: object) -> None:
     """Transcribe and speak for other programs, as a server with OpenAI's API.
 
     It listens on this machine only, unless --host names another address.
     """
-    config = with_options(
-        options.load().config, brain, serve__host=host, serve__port=port, serve__sessions=sessions,
-        serve__uds=uds, serve__tls_cert=tls_cert, serve__tls_key=tls_key,
-    )  # fmt: skip
+    config = with_options(options.load().config, brain, **keys)
     from voxtui.serve.serve_command import run
 
     run(config)

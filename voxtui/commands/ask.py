@@ -46,8 +46,6 @@ class AskOptions:
     attachment: Attachment | None = None
 
 
-STDIN_FILENO = 0
-
 LONGEST_TEXT = 1_000_000
 """Maximum characters of a question. A model reads far less; the limit bounds the memory."""
 
@@ -69,7 +67,7 @@ def words_and_text(
 
 def _is_piped() -> bool:
     """Return True if stdin is a pipe, or a file that is not empty."""
-    stdin = os.fstat(STDIN_FILENO)
+    stdin = os.fstat(0)
     return S_ISFIFO(stdin.st_mode) or (S_ISREG(stdin.st_mode) and stdin.st_size > 0)
 
 
@@ -149,10 +147,7 @@ def answer(
     options: AskOptions,
     audible: bool,
 ) -> set[Outcome]:
-    """Run a turn for each question and print its answer. Return the outcomes of the turns.
-
-    Raises the error of a failed start.
-    """
+    """Run a turn for each question and print its answer. Return the outcomes of the turns."""
     outcomes: set[Outcome] = set()
     talkative = not (options.as_json or options.quiet)
     with headless(make_engine, options.quiet) as started:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from voxtui.dialogue.events import Countdown
 from voxtui.errors import InputError
-from voxtui.settings.files import read_file, write_file
+from voxtui.settings.files import file_errors, read_file, write_file
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -212,10 +212,8 @@ def _read(path: Path, kind: type[list[T]]) -> list[T]:
 
 def _write(path: Path, entries: object) -> None:
     data = msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n"
-    try:
+    with file_errors(path, "written"):
         write_file(path, data)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}.") from error
 
 
 def _acquire(path: Path, timeout_s: float) -> BaseFileLock:
