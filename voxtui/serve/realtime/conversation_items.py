@@ -21,7 +21,7 @@ from voxtui.serve.realtime.session_settings import invalid
 
 if TYPE_CHECKING:
     from voxtui.dialogue.engine import Engine
-    from voxtui.serve.realtime.connection import Connection
+    from voxtui.serve.realtime.output_buffer import Client
 
 MOST_ITEMS = 1000
 
@@ -29,7 +29,7 @@ MOST_ITEMS = 1000
 class Conversation:
     """Reports its items to `client`, and updates the history of `engine`."""
 
-    def __init__(self, client: Connection, engine: Engine) -> None:
+    def __init__(self, client: Client, engine: Engine) -> None:
         self._show = client.send
         self._engine = engine
         self._items: list[Item] = []

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from voxtui.serve.realtime.connection import Connection
+    from voxtui.dialogue.timestamps import Turn
     from voxtui.serve.realtime.protocol import Item
 
 TRACK_RATE = 48_000
@@ -22,6 +22,30 @@ class Sound:
     pcm: bytes
     """the samples: 16 bit, mono"""
     seconds: float
+
+
+class Client(Protocol):
+    """Carries events to the client. Used by the event loop's thread, except as noted."""
+
+    @property
+    def output(self) -> OutputBuffer | None:
+        """The buffer that plays the answers over a track; None if sound is sent as events."""
+
+    @property
+    def waiting(self) -> int:
+        """The bytes of speech that the client has not received yet. Any thread."""
+        ...
+
+    def deliver(self, event: Sound) -> None:
+        """Have the session take `event` on the event loop. Any thread."""
+
+    def send(self, type: str, **fields: object) -> None: ...  # noqa: A002 (a field of the protocol)
+
+    def answered(self, turn: Turn) -> None:
+        """Count a finished answer."""
+
+    def failed(self) -> None:
+        """Close the connection because the engine has failed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +66,7 @@ class OutputBuffer:
     """
 
     def __init__(self) -> None:
-        self.client: Connection | None = None
+        self.client: Client | None = None
         """the receiver of events at the start and end of each played answer"""
         self.begun = asyncio.Event()
         """the event that is set while an answer is being played"""

@@ -27,7 +27,7 @@ from voxtui.serve.openai_types import SERVER, HttpError, usage
 from voxtui.serve.realtime import protocol
 from voxtui.serve.realtime.conversation_items import Conversation
 from voxtui.serve.realtime.input_buffer import InputBuffer
-from voxtui.serve.realtime.output_buffer import TRACK_RATE, Sound
+from voxtui.serve.realtime.output_buffer import TRACK_RATE, Client, Sound
 from voxtui.serve.realtime.protocol import CreateResponse, Item, Response, new_id
 from voxtui.serve.realtime.session_settings import (
     PREROLL_MS,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples, ToolCall
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.timestamps import Turn
-    from voxtui.serve.realtime.connection import Connection
     from voxtui.settings.schema import Config
 
 SHORTEST_COMMIT = 0.1
@@ -85,9 +84,7 @@ class Answering:
 class RealtimeSession:
     """Translates between `engine` and `client`. With an `output`, sound is sent over tracks."""
 
-    def __init__(
-        self, engine: Engine, config: Config, settings: Settings, client: Connection
-    ) -> None:
+    def __init__(self, engine: Engine, config: Config, settings: Settings, client: Client) -> None:
         self._engine = engine
         self._config = config
         self._settings = settings

@@ -15,11 +15,10 @@ from voxtui.audio.resampling import Resampler
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame, SpeechChunk
 from voxtui.dialogue.protocols import StopFlag
 from voxtui.dialogue.timestamps import Timestamps
-from voxtui.serve.realtime.output_buffer import Sound
+from voxtui.serve.realtime.output_buffer import Client, Sound
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
-    from voxtui.serve.realtime.connection import Connection
 
 MOST_WAITING = 4 * 2**20
 """Maximum bytes of speech that wait for a slow client: 87 s at 24 kHz. Beyond it the voice waits.
@@ -116,7 +115,7 @@ class WireSpeaker:
 
     name = "client"
 
-    def __init__(self, client: Connection, rate: int) -> None:
+    def __init__(self, client: Client, rate: int) -> None:
         self._client = client
         self._rate = rate
         self._resampler: tuple[float, Resampler] | None = None
