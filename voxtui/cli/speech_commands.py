@@ -48,8 +48,8 @@ def ask(
     The text of a pipe is attached to such a question: git log -5 | voxtui ask "what changed?". With
     a single - the question is read from stdin.
 
-    The answers go to stdout. The exit code is 1 if a turn failed, 2 if a tool did or nothing could be
-    done, and 3 if nothing was heard in a file.
+    The answers go to stdout. The exit code is 1 if a turn failed, 2 if a tool did or nothing could
+    be done, and 3 if nothing was heard in a file.
     """
     if not files and text is None:
         raise click.UsageError("Missing argument 'FILES...', - or --text.")
