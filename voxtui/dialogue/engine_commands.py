@@ -59,10 +59,12 @@ class Answer(NewTurn, frozen=True):
     """Answer the user's last words in the history, or speak first if there are none.
 
     The answer belongs to the turn of the utterance, if that has no answer yet. `options` apply to
-    this answer only. Ends detected speech; `Sync` tells whether speech goes on.
+    this answer only. If nobody has said anything, `request` is answered, by the instruction of all
+    answers. Ends detected speech; `Sync` tells whether speech goes on.
     """
 
     options: ReplyOptions | None = None
+    request: str = ""
 
 
 class SendText(NewTurn, frozen=True):

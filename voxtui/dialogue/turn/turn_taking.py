@@ -35,7 +35,8 @@ SPOKEN_TURNS = 8
 """Spoken turns whose playback length a client may still report (`truncate`)."""
 
 UNASKED = "Speak first, as you were told to."
-"""The input of the brain if an answer is requested and the user has said nothing."""
+"""The input of the brain if an answer is requested, and neither the user nor the request has words.
+"""
 
 
 class TurnTaking:
@@ -66,8 +67,8 @@ class TurnTaking:
                 self._go_on(self._live(handle, source, paced), at)
             case commands.SendText(text):
                 self._answer_text(handle, text.strip(), typed.begun if typed.text else None)
-            case commands.Answer(options):
-                self._answer_history(handle, options)
+            case commands.Answer(options, request):
+                self._answer_history(handle, options, request)
             case commands.Redo(again, text):
                 self._redo(handle, again, text)
             case _:
@@ -196,6 +197,8 @@ class TurnTaking:
         else:
             if turn.words is not None:
                 history.set_words(turn.number, turn.words)
+            if turn.calls and history.unanswered is None:  # the result belongs to the request
+                history.insert(turn.as_past(()))
             history.add(PastTurn("", None, tuple(turn.tokens), number=turn.number), heard)
         if heard != turn.reply:
             dialogue.emit(events.SpokenUpTo(turn.number, heard))
@@ -296,8 +299,10 @@ class TurnTaking:
         else:
             self._finish(turn, Outcome.NO_SPEECH)
 
-    def _answer_history(self, handle: TurnHandle, options: ReplyOptions | None) -> None:
-        """Answer the user's last words, else speak first. `options` are for this answer only."""
+    def _answer_history(
+        self, handle: TurnHandle, options: ReplyOptions | None, request: str
+    ) -> None:
+        """Answer the user's last words, else `request`. `options` are for this answer only."""
         options = options or self._dialogue.options
         turn = self._committed
         if turn is not None and turn.handle is handle:
@@ -311,13 +316,17 @@ class TurnTaking:
         self._dialogue.emit(events.TurnStarted(turn.number, turn.source, handle.timestamps))
         turn.options = options
         self.idle.end()
-        self._take_question(turn)
+        self._take_question(turn, request)
         self._go_on(turn)
 
-    def _take_question(self, turn: LiveTurn) -> None:
-        """Take the user's part from the history, or UNASKED if there is none."""
+    def _take_question(self, turn: LiveTurn, request: str = "") -> None:
+        """Take the user's part from the history; if there is none, `request` or UNASKED."""
         unanswered, turn.past = self._dialogue.history.unanswered, self._dialogue.history.past
-        if unanswered is None:
+        if unanswered is None and request:
+            instruction = self._dialogue.options.instruction
+            turn.user_input = request
+            turn.options = dataclasses.replace(turn.options, instruction=instruction)
+        elif unanswered is None:
             turn.user_input = UNASKED
         else:
             turn.past, turn.words = turn.past[:-1], unanswered.words
