@@ -1,13 +1,14 @@
 """Ask the embedded brain a hundred things of everyday life, and judge two versions blind.
 
-    python -m benchmarks.everyday answer OUT.json [--model NAME] [--set build|check|follow|judge]
+    python -m benchmarks.everyday answer OUT.json [--model NAME] [--set NAME]
     python -m benchmarks.everyday sheet BEFORE.json AFTER.json KEY.json > SHEET.txt
     python -m benchmarks.everyday count KEY.json VERDICTS.txt...
 
 `answer` types a set, each conversation with its history, at temperature 0: benchmarks/everyday.toml
-(judge, the default), benchmarks/everyday_build.toml, which is for work on the prompts, or
-benchmarks/everyday_check.toml, a small set for before and after such work; or
-benchmarks/everyday_follow.toml, about what was told in earlier turns.
+(judge, the default), benchmarks/everyday_build.toml, which is for work on the prompts;
+benchmarks/everyday_check.toml, a small set for before and after such work;
+benchmarks/everyday_follow.toml, about what was told in earlier turns; or
+benchmarks/everyday_broad.toml, whose first half chooses between versions of the prompt.
 `sheet` prints both versions of each conversation as A and B, in an order that KEY.json alone knows.
 A reader writes a line for each turn, such as "17 A", "18 AB" or "19 -": which were acceptable.
 `count` says how many were accepted of each version, by kind and by reader.
@@ -36,6 +37,7 @@ SETS = {
     "build": Path(__file__).with_name("everyday_build.toml"),
     "check": Path(__file__).with_name("everyday_check.toml"),
     "follow": Path(__file__).with_name("everyday_follow.toml"),
+    "broad": Path(__file__).with_name("everyday_broad.toml"),
 }
 
 

@@ -342,7 +342,7 @@ def test_sound_that_portaudio_lost_is_marked_on_the_next_frame(
 
     device = Device(0, "Headset", "ALSA", 1, 0, SAMPLE_RATE, True, False)
     monkeypatch.setattr(sounddevice, "RawInputStream", FakeStream)
-    monkeypatch.setattr("voxtui.audio.microphone.list_devices", lambda: [device])
+    monkeypatch.setattr("voxtui.audio.portaudio.list_devices", lambda: [device])
     microphone = SounddeviceMicrophone("")
     microphone.open(capture.sink, capture.lost)
     assert capture.lost_now.wait(SECONDS)
@@ -376,7 +376,7 @@ def test_a_stream_whose_first_blocks_were_late_is_dated_by_those_that_are_not(
 
     device = Device(0, "Headset", "ALSA", 1, 0, SAMPLE_RATE, True, False)
     monkeypatch.setattr(sounddevice, "RawInputStream", FakeStream)
-    monkeypatch.setattr("voxtui.audio.microphone.list_devices", lambda: [device])
+    monkeypatch.setattr("voxtui.audio.portaudio.list_devices", lambda: [device])
     microphone = SounddeviceMicrophone("")
     microphone.open(capture.sink, capture.lost)
     capture.wait(1.2)
@@ -407,7 +407,7 @@ def test_no_stream_is_opened_while_another_is_closed() -> None:
             other.start()
             other.join()
 
-    streams.opened()
+    streams.open += 1
     streams.close(Stream())
     assert free == [False]
 

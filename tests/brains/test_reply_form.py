@@ -231,6 +231,11 @@ def test_more_facts_that_nobody_told_are_unknown(words: str) -> None:
     assert is_untold(words, ())
 
 
+def test_most_questions_of_a_list_that_the_patterns_were_not_made_for_are_unknown() -> None:
+    assert sum(is_untold(words, ()) for words in FISHING["unseen"]) >= 32
+    assert not [words for words in FISHING["unseen_elsewhere"] if is_untold(words, ())]
+
+
 @pytest.mark.parametrize(
     "words",
     ["Was I too harsh?", "Who can fix my bike?", "Does my dog dream?", "What do I wear to work?"],

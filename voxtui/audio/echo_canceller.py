@@ -62,7 +62,6 @@ class EchoCanceller:
         self._near: Samples | None = None
         """samples that wait for the next block"""
         self._before = np.zeros(RECENT_SAMPLES, np.float32)
-        """the latest input samples"""
         self._silent_s = IDLE_SECONDS
         """the seconds since our speech was last audible"""
         self._far = np.zeros(0, np.float32)
@@ -94,10 +93,7 @@ class EchoCanceller:
         return -(-wanted // BLOCK_SAMPLES) * BLOCK_SAMPLES - len(self._near)
 
     def process(self, samples: Samples, until: float) -> Samples:
-        """Return the sound of whole blocks without our speech.
-
-        `samples` (16 kHz) were captured until `until` (monotonic seconds).
-        """
+        """Return whole blocks without our speech. `samples` (16 kHz) end at the time `until`."""
         import numpy as np
 
         if self._near is None:  # the first blocks are complete at once
@@ -121,10 +117,7 @@ class EchoCanceller:
         return self._aec.process(self._with_floor(near), self._with_floor(far))
 
     def _reference(self, count: int, until: float) -> Samples | None:
-        """Return `count` samples of our speech, up to `until`, without a click at the joints.
-
-        None if there has been no speech for a while.
-        """
+        """Return `count` samples of our speech, up to `until`; None after a while without any."""
         import numpy as np
 
         seconds = count / SAMPLE_RATE

@@ -10,15 +10,7 @@ from math import inf
 from typing import Any
 
 from voxtui.audio.echo_canceller import EchoCanceller
-from voxtui.audio.portaudio import (
-    find,
-    list_devices,
-    open_stream,
-    periods,
-    portaudio,
-    shown_name,
-    streams,
-)
+from voxtui.audio.portaudio import Device, open_stream, periods, portaudio, streams
 from voxtui.audio.resampling import downsampler
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
 
@@ -65,10 +57,7 @@ JUMP_SECONDS = 0.1
 
 
 class SounddeviceMicrophone:
-    """A Microphone on PortAudio. `device` is a name, an index, or "" for the default.
-
-    `canceller` makes an object that removes our own speech, if given.
-    """
+    """A Microphone on PortAudio. `device` is a name, an index, or "" for the default."""
 
     def __init__(self, device: str, canceller: Callable[[], EchoCanceller] | None = None) -> None:
         self._wanted = device
@@ -88,19 +77,13 @@ class SounddeviceMicrophone:
             self._attended.clear()
 
     def open(self, sink: Callable[[Frame], None], lost: Callable[[str], None]) -> None:
-        self._sink, self._report_loss = sink, lost
-        with streams.lock:
-            self._open()
-
-    def _open(self) -> None:
+        self._sink, self._report_loss, self._closing = sink, lost, False
         sounddevice: Any = portaudio()
-        device = find(list_devices(), self._wanted, "input")
-        self.name, self._closing = shown_name(device, "input"), False
-        # A sound server sends a period at a time; a sound card may not have as many.
-        served = device.host == "ALSA" and "(hw:" not in device.name
-        latency = BUFFERED_BLOCKS * BLOCK_SECONDS if served else LATENCY_SECONDS
 
-        def make(rate: float, channels: int) -> Any:
+        def make(device: Device, rate: float, channels: int) -> Any:
+            # A sound server sends a period at a time; a sound card may not have as many.
+            served = device.host == "ALSA" and "(hw:" not in device.name
+            latency = BUFFERED_BLOCKS * BLOCK_SECONDS if served else LATENCY_SECONDS
             with periods(BUFFERED_BLOCKS + 1):
                 return sounddevice.RawInputStream(
                     device=device.index,
@@ -112,7 +95,8 @@ class SounddeviceMicrophone:
                 )
 
         canceller = self._canceller() if self._canceller else None
-        self._stream, rate, channels = open_stream(device, "input", make)
+        opened = open_stream(self._wanted, "input", make)
+        self._stream, self.name, rate, channels = opened
         self._attended.set()
         self._reader = threading.Thread(
             target=self._read,
@@ -213,10 +197,7 @@ class ArrivalClock:
 
 
 class Framer:
-    """Cuts blocks at any rate into 16 kHz frames, each with the capture time of its last sample.
-
-    `canceller` removes our own speech from them.
-    """
+    """Cuts blocks at any rate into 16 kHz frames, each with the time of its last sample."""
 
     def __init__(self, rate: float, canceller: EchoCanceller | None = None) -> None:
         import numpy as np

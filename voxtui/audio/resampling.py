@@ -48,10 +48,7 @@ class Resampler:
         return np.asarray(converted, np.float32)
 
     def flush(self) -> Samples:
-        """Flush the delay line of a stream that is over; the result ends with silence.
-
-        libsamplerate returns output only for input, so a short block of zeros is fed.
-        """
+        """Flush the delay line by zeros, because libsamplerate returns output only for input."""
         import numpy as np
 
         if self._stream is None:

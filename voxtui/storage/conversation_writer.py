@@ -39,7 +39,8 @@ class ConversationWriter:
     def __init__(self, conversations: Conversations, tell: Callable[[str], object]) -> None:
         self.conversations = conversations
         self._tell = tell
-        self._current = StoredConversation()
+        self.current = StoredConversation()
+        """the stored part of the present conversation"""
         self._queue: SimpleQueue[tuple[StoredConversation, Past, Mapping[int, str]] | None] = (
             SimpleQueue()
         )
@@ -49,23 +50,10 @@ class ConversationWriter:
     def is_open(self) -> bool:
         return self._thread is not None
 
-    @property
-    def current(self) -> int | None:
-        """Return the number of the present conversation, once it is in the file."""
-        return self._current.number
-
     def begin(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._write, name="voxtui-history", daemon=True)
             self._thread.start()
-
-    def begin_another(self) -> StoredConversation:
-        """Store what follows as a new conversation. Return the previous one, for `go_back`."""
-        before, self._current = self._current, StoredConversation()
-        return before
-
-    def go_back(self, before: StoredConversation) -> None:
-        self._current = before
 
     def resume(self, conversation: int, numbers: Iterator[int]) -> Past:
         """Continue a stored conversation. Its turns get the next `numbers`.
@@ -75,7 +63,7 @@ class ConversationWriter:
         stored = self.conversations.read(conversation)
         turns = {row: _as_turn(exchange, next(numbers)) for row, exchange in stored.items()}
         rows = {_key(turn): _Row(row, stored[row]) for row, turn in turns.items()}
-        self._current = StoredConversation(conversation, rows)
+        self.current = StoredConversation(conversation, rows)
         return tuple(turns.values())
 
     def store(self, past: Past, answered_by: Mapping[int, str]) -> None:
@@ -85,7 +73,7 @@ class ConversationWriter:
         history drops old turns; the file does not.
         """
         if self.is_open:
-            self._queue.put((self._current, past, answered_by))
+            self._queue.put((self.current, past, answered_by))
 
     def close(self, seconds: float | None = None) -> None:
         """Write what is queued; wait for at most `seconds`."""
@@ -118,8 +106,12 @@ class ConversationWriter:
         rows = current.rows or {}
         now = time.time()
         exchanges = {
-            _key(turn): _as_exchange(turn, now, answered_by.get(turn.number, "")) for turn in past
-        }
+            _key(turn): Exchange(
+                turn.user_text, turn.reply_text, turn.clock, turn.attached, now,
+                answered_by.get(turn.number, ""),
+            )
+            for turn in past
+        }  # fmt: skip
         if not rows and all(exchange.attached for exchange in exchanges.values()):
             return False
         new = {key: exchange for key, exchange in exchanges.items() if key not in rows}
@@ -154,11 +146,6 @@ class ConversationWriter:
 def _key(turn: PastTurn) -> int | str:
     """Return the identity of a turn of the history; an attached text has no number."""
     return turn.number or turn.user_text
-
-
-def _as_exchange(turn: PastTurn, at: float, answered_by: str) -> Exchange:
-    you, vox = turn.user_text, turn.reply_text
-    return Exchange(you, vox, turn.clock, turn.attached, at, answered_by)
 
 
 def _as_turn(exchange: Exchange, number: int) -> PastTurn:
