@@ -18,8 +18,8 @@ BLOCK_SECONDS = 0.016
 """Half a frame. At 16 and 48 kHz every second block completes a frame, so no sample waits for the
 next block."""
 
-BUFFERED_BLOCKS = 64
-"""Length of the buffer behind a sound server, in blocks: a second."""
+BUFFERED_BLOCKS = 128
+"""Length of the buffer behind a sound server, in blocks: two seconds."""
 
 LATENCY_SECONDS = 0.02
 """Length of the buffer elsewhere, where a device may deliver it in one piece."""
@@ -27,9 +27,9 @@ LATENCY_SECONDS = 0.02
 POLL_SECONDS = 0.001
 """Polling interval for a block that is due: a sound server sends uneven pieces."""
 
-UNATTENDED_BLOCKS = 31
-"""Blocks read at a time while no frames are needed: half a second. Waking for each of them cost
-more than the rest of an idle program."""
+UNATTENDED_BLOCKS = 62
+"""Blocks read at a time while no frames are needed: a second. Waking for each of them cost more
+than the rest of an idle program."""
 
 UNATTENDED_POLLS = 3
 """Polls for that many blocks, after which fewer are read."""
@@ -39,7 +39,7 @@ KEPT_BLOCKS = 38
 the time until the press is known. They are whole, so that frames end with a block."""
 
 STALL_SECONDS = 1.0
-"""Time without a block after which a device is lost: a suspended one reports no error."""
+"""Time that a block is overdue after which a device is lost: a suspended one reports no error."""
 
 WAKE_SECONDS = 5.0
 """Time without a first block after which a device is lost: a wireless or suspended microphone takes
@@ -122,7 +122,7 @@ class SounddeviceMicrophone:
         failure: Any = portaudio().PortAudioError
         clock, block = ArrivalClock(rate), round(BLOCK_SECONDS * rate)
         resting = max(1, min(UNATTENDED_BLOCKS, int(stream.latency / BLOCK_SECONDS / 2)))
-        blocks, lost = deque[Any](), False
+        blocks, lost, rested = deque[Any](), False, False
         waited, patience = 0.0, WAKE_SECONDS
         while not self._closing and waited < patience:
             attended = self._attended.is_set()
@@ -136,7 +136,8 @@ class SounddeviceMicrophone:
                     wanted = block
                 if count < wanted:
                     # Added up, because the clock goes on during a suspend (Ctrl+Z).
-                    waited += (wait := max(early, POLL_SECONDS))
+                    waited += POLL_SECONDS
+                    wait = max(early, POLL_SECONDS)
                     (time.sleep if attended else self._attended.wait)(wait)
                     continue
                 data, overflow = stream.read(count)
@@ -150,17 +151,17 @@ class SounddeviceMicrophone:
             self.level = float(np.abs(samples).max())
             blocks.extend(samples.reshape(-1, block))
             lost = lost or overflow
-            if attended:
-                while blocks:
-                    samples = blocks.popleft()
-                    at = clock.at - len(blocks) * block / rate
-                    for frame in framer.frames(samples, at, lost):
-                        self._sink(frame)
-                    lost = False
-            else:
+            if rested or not attended:
                 framer.restart()
                 while len(blocks) > KEPT_BLOCKS:
                     blocks.popleft()
+            while attended and blocks:
+                samples = blocks.popleft()
+                at = clock.at - len(blocks) * block / rate
+                for frame in framer.frames(samples, at, lost):
+                    self._sink(frame)
+                lost = False
+            rested = not attended
         self.level = 0.0
         if not self._closing:
             self._report_loss(
