@@ -7,20 +7,21 @@ from textual.content import Content
 from textual.widgets import Static
 
 from voxtui.storage.derived_latencies import FIRST_SOUND, TTFT, Stage, stages
-from voxtui.ui.bars import HALF_LINE, LINE
+from voxtui.ui.bars import blocks
 from voxtui.ui.panel.formatting import PEOPLE_NAMES, TurnTimes, figure, plain_ms
 from voxtui.ui.panel.waterfall import plain_stages
 
-GAP = "   "
+GAP = "  "
 
 EARLIER = "◂ "
 """The mark in front of the times of a selected turn."""
 
-MOST_CELLS, LEAST_CELLS = 32, 6
-"""Maximum and minimum cells of all bars. The bars are left out if there is less space."""
+BAR_CELLS, BAR_SECONDS = 11, 1.0
+"""Cells of all bars together, and the time of the first sound at which they are filled.
 
-FULL_SECONDS = 1.0
-"""Time of the first sound at which the bars fill all cells. A faster turn has shorter bars."""
+It is one scale for all widths, so bars compare within a turn and between turns. A slower turn fills
+the cells, too. Where there is less space the bars are left out.
+"""
 
 LEAST_WIDTH = 84
 """Minimum width in cells of a line that also names the key of the fuller views."""
@@ -63,7 +64,8 @@ def _line(times: TurnTimes, width: int) -> Content:
     named = shown + Content.styled(f" {PEOPLE_NAMES[what]}", "$text-muted")
     found = [s for s in plain_stages(stages(turn.timestamps)) if s.name in STAGES and s.seconds > 0]
     ends = [0, *(round(end * 1000) for end in accumulate(stage.seconds for stage in found))]
-    full = max(FULL_SECONDS, sum(stage.seconds for stage in found))
+    full = max(BAR_SECONDS, sum(stage.seconds for stage in found))
+    bars = [max(1, round(stage.seconds / full * BAR_CELLS * 8)) for stage in found]
     # The ends are rounded and not the times, so that the times add up to the number before them.
     exact = [f" {plain_ms(end - start)}" for start, end in pairwise(ends)]
     short = [value.removesuffix(" ms") for value in exact]
@@ -74,21 +76,18 @@ def _line(times: TurnTimes, width: int) -> Content:
         (shown, [""] * len(found)),
     ):
         texts = sum(len(f"{GAP}{s.name} {value}") for s, value in zip(found, values, strict=True))
-        rounded_up = len(found)  # cells: each bar may be longer by one
-        cells = min(width - head.cell_length - texts - rounded_up, MOST_CELLS)
-        if len(found) > 1 and cells >= LEAST_CELLS:
-            bars = [max(1, round(stage.seconds / full * cells * 2)) for stage in found]
+        cells = BAR_CELLS + len(found)  # each bar may begin another cell
+        if len(found) > 1 and head.cell_length + texts + cells <= width:
             return head + _stages(found, bars, values)
     return named if named.cell_length <= width else shown
 
 
-def _stages(found: Sequence[Stage], halves: Sequence[int], values: Sequence[str]) -> Content:
+def _stages(found: Sequence[Stage], eighths: Sequence[int], values: Sequence[str]) -> Content:
     line = Content()
-    for stage, length, value in zip(found, halves, values, strict=True):
-        drawn = LINE * (length // 2) + HALF_LINE * (length % 2)
+    for stage, length, value in zip(found, eighths, values, strict=True):
         line += Content.assemble(
             (f"{GAP}{stage.name} ", "$text-muted"),
-            (drawn, STAGES[stage.name]),
+            (blocks(length), STAGES[stage.name]),
             (value, "$text-muted"),
         )
     return line
