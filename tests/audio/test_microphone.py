@@ -25,7 +25,7 @@ from voxtui.audio.microphone import (
 )
 from voxtui.audio.played import Played
 from voxtui.audio.portaudio import Device, streams
-from voxtui.audio.resampling import DELAY_SECONDS, downsampler, resample
+from voxtui.audio.resampling import DELAY_SECONDS, Resampler, resample
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 from voxtui.errors import DeviceError
 
@@ -241,7 +241,7 @@ def test_frames_behind_skipped_blocks_hold_what_was_heard_then(rate: int) -> Non
             frames.clear()
         else:
             frames += framer.frames(piece, at)
-    whole = downsampler(rate).process(sound)
+    whole = Resampler(rate, SAMPLE_RATE).process(sound)
     heard = np.concatenate([f.samples for f in frames])
     begin = round((frames[0].captured_at - FRAME_SECONDS - 100.0) * SAMPLE_RATE)
     assert begin == pytest.approx(1.3 * SAMPLE_RATE, abs=block)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from voxtui.audio.played import Played
-from voxtui.audio.resampling import DELAY_SECONDS, Decimator, Resampler, downsampler
+from voxtui.audio.resampling import DELAY_SECONDS, Resampler
 from voxtui.dialogue.data import SAMPLE_RATE, Samples
 
 BLOCK_SAMPLES = 160
@@ -68,7 +68,7 @@ class EchoCanceller:
         self._far_until: float | None = None
         """the monotonic time of the end of the speech taken from `played`"""
         self._noise: Any = np.random.default_rng(0)
-        self._resampler: Resampler | Decimator | None = None
+        self._resampler: Resampler | None = None
         self._rate = 0.0
         self._drifting_s = 0.0
         self._began_at = 0.0
@@ -136,7 +136,7 @@ class EchoCanceller:
         if self._silent_s >= IDLE_SECONDS:
             return None
         if rate != self._rate:
-            self._rate, self._resampler = rate, downsampler(rate)
+            self._rate, self._resampler = rate, Resampler(rate, SAMPLE_RATE)
             # The resampler returns its first samples late.
             self._far = np.zeros(round(DELAY_SECONDS * SAMPLE_RATE) + 1, np.float32)
         assert self._resampler is not None

@@ -11,7 +11,7 @@ from typing import Any
 
 from voxtui.audio.echo_canceller import EchoCanceller
 from voxtui.audio.portaudio import Device, open_stream, periods, portaudio, streams
-from voxtui.audio.resampling import downsampler
+from voxtui.audio.resampling import Resampler
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
 
 BLOCK_SECONDS = 0.016
@@ -204,7 +204,7 @@ class Framer:
 
         self._rate = rate
         self._canceller = canceller
-        self._resampler = downsampler(rate)
+        self._resampler = Resampler(rate, SAMPLE_RATE)
         self._waiting: list[Any] = []
         """blocks that wait to be converted together"""
         self._waits = 0

@@ -28,8 +28,7 @@ PERIODS = 4
 
 UNKNOWN_RATE, USUAL_RATE = 44_100.0, 48_000.0
 """The rate that PortAudio reports of every ALSA device that accepts it, and that of most sound
-servers and sound cards. At another rate they convert, and our own conversion costs four times as
-much."""
+servers and sound cards. At another rate they convert."""
 
 PROBE_SECONDS = 20
 """Timeout of `probe`, because a sound server may hang."""
