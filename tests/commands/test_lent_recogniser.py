@@ -14,7 +14,6 @@ from tests.fakes import ScriptedBrain
 from tests.ui.pseudo_terminal import PseudoTerminal, until
 from voxtui.commands.dictation.lent_recogniser import (
     MOST_SAMPLES,
-    SOCKET,
     borrowed,
     lent,
     runtime_folder,
@@ -67,7 +66,7 @@ def test_a_window_recognises_the_sound_of_others():
 
 def test_only_the_user_may_ask(folder):
     with lending():
-        assert stat.S_IMODE((folder / SOCKET).stat().st_mode) == 0o600
+        assert stat.S_IMODE((folder / "recogniser.sock").stat().st_mode) == 0o600
         assert stat.S_IMODE(runtime_folder().stat().st_mode) == 0o700
 
 
@@ -92,7 +91,7 @@ def test_nonsense_ends_only_its_connection(folder):
         )
         for nonsense in (b"\n", b'{"settings": 3}\n', less, more, b"x" * 70_000, b""):
             with socket.socket(socket.AF_UNIX) as connection:
-                connection.connect(str(folder / SOCKET))
+                connection.connect(str(folder / "recogniser.sock"))
                 with suppress(ConnectionError):  # it closes without reading all
                     connection.sendall(nonsense)
                     connection.shutdown(socket.SHUT_WR)

@@ -23,7 +23,7 @@ from voxtui.models.catalogue import CHAT_MODELS, GENERAL, PACKAGED, Model
 from voxtui.models.download import download
 from voxtui.models.installed import chat_model_name, model_file
 from voxtui.models.packages import Packages
-from voxtui.models.store import partial_path
+from voxtui.models.store import Report, partial_path
 from voxtui.settings.schema import AUTO, BrainConfig, Config, EmbeddedBrainConfig
 
 pytestmark = pytest.mark.usefixtures("empty_store")
@@ -65,8 +65,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
 def packages_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the installer, which takes a second, by its result."""
 
-    def append(packages: Packages, model: Model, file: BinaryIO) -> Iterator[int]:
-        yield file.write(CONTENT)
+    def append(packages: Packages, model: Model, file: BinaryIO, report: Report) -> None:
+        report(file.write(CONTENT))
 
     monkeypatch.setattr(Packages, "append_parts", append)
 

@@ -11,15 +11,16 @@ import httpx2
 import numpy as np
 import pytest
 import uvicorn
+from msgspec.structs import replace
 
 from tests.deadline import SECONDS
 from tests.fakes import BeepVoice, LoudIsSpeech, ScriptedBrain
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.serve.app import build_app
-from voxtui.serve.serve_command import HEADER_BYTES, MESSAGE_BYTES
+from voxtui.serve.serve_command import HEADER_BYTES, MESSAGE_BYTES, bound
 from voxtui.serve.server import AnnouncingServer
 from voxtui.serve.shared_models import ModelSet, Pool
-from voxtui.serve.timeouts import HttpProtocol, WebSocketProtocol
+from voxtui.serve.timeouts import HttpProtocol
 from voxtui.settings.schema import Config
 
 PATIENCE = SECONDS
@@ -74,10 +75,10 @@ def serving(
     )  # fmt: skip
     app, calls = build_app(config, pool, "embedded", token, frozenset())
     ready = threading.Event()
-    with socket.create_server((config.serve.host, 0)) as listener:
+    with bound(replace(config.serve, port=0)) as listener:
         server = AnnouncingServer(
             uvicorn.Config(
-                app, ws=WebSocketProtocol, http=HttpProtocol, lifespan="off", log_level="error",
+                app, ws="wsproto", http=HttpProtocol, lifespan="off", log_level="error",
                 ws_max_size=MESSAGE_BYTES, h11_max_incomplete_event_size=HEADER_BYTES,
             ),
             calls,

@@ -289,8 +289,20 @@ def test_an_answer_needs_no_item_of_the_user_and_its_instructions_hold_once():
         client.say()
         client.until("response.done")
         until(lambda: len(brain.read_pasts) == 3)  # at the start and after each answer
-        assert brain.manners == [ReplyOptions("Greet the user.", 9), ReplyOptions("Be kind.", 9)]
-        assert [turn.reply_text for turn in brain.pasts[-1]] == ["Hello."]
+        assert brain.said[0] == "Greet the user."
+        assert brain.manners == [ReplyOptions("Be kind.", 9)] * 2
+        assert said(brain) == [("", "Hello.")]
+
+
+def test_instructions_of_an_answer_to_the_user_replace_those_of_the_session_once():
+    update = {**PUSH_TO_TALK, "instructions": "Be kind."}
+    with talking(["Yes."], ["Yes."], update=update) as (client, brain):
+        for response in ({"instructions": "Be a pirate."}, {}):
+            client.text("Is it?")
+            client.send("response.create", response=response)
+            client.until("response.done")
+        assert brain.said == ["Is it?", "Is it?"]
+        assert brain.manners == [ReplyOptions("Be a pirate."), ReplyOptions("Be kind.")]
 
 
 FOR_SKILLS = (
@@ -920,6 +932,30 @@ def test_a_function_of_the_client_is_called_and_its_result_worded():
         (finished,) = BRAIN.requests[-1].calls
         assert (finished.call.name, finished.result) == ("get_rain", "3 mm")
         assert not BRAIN.requests[-1].past
+
+
+def test_a_function_is_called_for_instructions_alone_and_its_result_worded():
+    BRAIN.__init__([ToolCall("get_rain", "{}")], ["3 mm."], ["No."])
+    update = {**PUSH_TO_TALK, "instructions": "Be kind.", "tools": [RAIN_TOOL]}
+    request = "How much rain is in Oslo? Use the tool."
+    with given_back(), session(shared[0], update) as client:
+        # as livekit does, which repeats the session's instructions
+        client.send("response.create", response={"instructions": f"Be kind.\n{request}"})
+        (call,) = client.until("response.done")["response"]["output"]
+        assert (call["type"], call["name"]) == ("function_call", "get-rain")
+        client.send("conversation.item.create", item={**RESULT, "call_id": call["call_id"]})
+        client.send("response.create")
+        client.until("response.done")
+        client.text("Thanks.")
+        client.send("response.create")
+        client.until("response.done")
+    first, second, third = BRAIN.requests
+    assert (first.user_input, second.user_input) == (request, request)
+    assert {turn.options.instruction for turn in BRAIN.requests} == {"Be kind."}
+    assert [finished.result for finished in second.calls] == ["3 mm"]
+    assert [(turn.user_text, turn.reply_text) for turn in third.past] == [
+        (request, ""), ("", "3 mm."),
+    ]  # fmt: skip
 
 
 def test_a_field_that_is_refused_leaves_the_others_in_force(manual):

@@ -61,7 +61,7 @@ def ask_for_much(client: socket.socket, wire: wsproto.WSConnection) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch) -> None:
-    monkeypatch.setattr("voxtui.serve.timeouts.STALL_SECONDS", 0.1)
+    monkeypatch.setattr("voxtui.serve.serve_command.STALL_SECONDS", 0.1)
 
 
 def test_a_session_whose_client_never_reads_ends_and_its_parts_are_free_again(

@@ -408,41 +408,7 @@ def test_any_option_is_valid_or_one_sentence(key, text):
     assert found == "valid" or found.startswith("--set")
 
 
-# Retired keys.
-
-
-def test_retired_keys_are_ignored_with_one_sentence_that_names_the_new_one():
-    path = write("own.toml", '[brain.voxtral]\ngraphs = true\nkernels = "all"\nfast = "off"\n')
-    loaded = load_config(path, (), {})
-    assert loaded.config.brain.voxtral.fast is False
-    assert loaded.notice == (
-        "own.toml: brain.voxtral.graphs and brain.voxtral.kernels: ignored, because "
-        "brain.voxtral.fast replaces it."
-    )
-    assert [setting.key for setting in loaded.retired] == [
-        "brain.voxtral.graphs", "brain.voxtral.kernels"
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("sets", "environ", "place"),
-    [
-        (["brain.voxtral.kernels=whatever"], {}, "--set"),
-        ([], {"VOXTUI_BRAIN__VOXTRAL__KERNELS": "all"}, "VOXTUI_BRAIN__VOXTRAL__KERNELS"),
-    ],
-)
-def test_a_retired_key_is_ignored_wherever_it_stands(sets, environ, place):
-    loaded = load_config(None, sets, environ)
-    assert loaded.config == Config()
-    assert loaded.notice.startswith(f"{place}: brain.voxtral.kernels: ignored")
-
-
-def test_a_retired_key_without_a_successor_says_what_is_there_instead():
-    path = write("own.toml", '[brain.embedded]\nrecogniser = "moonshine-small-streaming"\n')
-    assert load_config(path, (), {}).notice == (
-        "own.toml: brain.embedded.recogniser: ignored, because Moonshine Tiny is the only "
-        "recogniser."
-    )
+# Words of an older version.
 
 
 @pytest.mark.parametrize(("old", "meant"), [("auto", True), ("off", False)])

@@ -44,9 +44,9 @@ def test_a_link_is_not_written_through(tmp_path):
     victim, path = tmp_path / "victim", tmp_path / "loopback.json"
     victim.write_text("mine")
     path.symlink_to(victim)
-    with pytest.raises(InputError, match=r"loopback\.json: cannot be written: "):
-        save_offset(path, "Box", "Headset", 0.1)
+    save_offset(path, "Box", "Headset", 0.1)
     assert victim.read_text() == "mine"
+    assert device_offset("Box", path) == 100
 
 
 def test_a_fifo_and_an_endless_device_are_not_read(tmp_path):
@@ -55,5 +55,5 @@ def test_a_fifo_and_an_endless_device_are_not_read(tmp_path):
     zero.symlink_to("/dev/zero")
     assert device_offset("Box", fifo) is None
     assert device_offset("Box", zero) is None
-    with pytest.raises(InputError, match="cannot be written: "):
-        save_offset(fifo, "Box", "Headset", 0.1)
+    save_offset(fifo, "Box", "Headset", 0.1)
+    assert fifo.is_file()

@@ -230,21 +230,10 @@ def test_a_key_of_a_newer_version_is_ignored(folder):
     assert len(read(folder).lines) == 1
 
 
-def test_the_files_of_the_version_before_are_read_too(folder):
-    """They held all turns: metrics.jsonl, and metrics.older.jsonl once it was 2 MB large."""
-    keep(folder, turn(3))
-    line = json.loads(today(folder).read_text())
-    for name, number, day in (("metrics.jsonl", 2, 2), ("metrics.older.jsonl", 1, 1)):
-        older = line | {"number": number, "at": f"2026-01-0{day}T00:00:00Z"}
-        folder.with_name(name).write_text(json.dumps(older) + "\n")
-    assert numbers(folder) == [1, 2, 3]
-
-
 def test_the_oldest_days_are_deleted_and_the_size_stays_bounded(folder, monkeypatch):
     monkeypatch.setattr(log_module, "DAY_BYTES", 1000)
     monkeypatch.setattr(log_module, "KEPT_BYTES", 3000)
     folder.mkdir(parents=True)
-    folder.with_name("metrics.jsonl").write_text("x" * 900)
     for day in (1, 2, 3):
         (folder / f"2026-01-0{day}.jsonl").write_text("x" * 900)
     keep(folder, *map(turn, range(1, 41)))

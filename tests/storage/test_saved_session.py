@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from voxtui.dialogue.data import Utterance
-from voxtui.dialogue.timestamps import Outcome, Turn
+from voxtui.dialogue.events import Captured, SpokenUpTo, TurnFinished, TurnStarted, UserWords
+from voxtui.dialogue.timestamps import Outcome, Timestamps, Turn
 from voxtui.errors import InputError
 from voxtui.storage import saved_session
 from voxtui.storage.saved_session import Record
@@ -28,24 +29,24 @@ def turn(number: int, **fields) -> Turn:
 @pytest.fixture
 def record() -> Record:
     record = Record(BEGAN)
-    record.begin(1, "microphone")
-    record.add_speech(1, speech())
-    record.add_words(1, "What is the capital?")
-    record.finish(turn(1, heard="What is the capital?"))
-    record.begin(2, "typed")
-    record.add_words(2, "And of Italy?")
-    record.cut(2, "It is")
-    record.finish(turn(2, reply="It is Rome."))
-    record.begin(3, "replay")
-    record.add_speech(3, speech())
-    record.finish(turn(3, heard="What is the capital?", reply="Paris!"))
-    record.begin(4, "typed")
-    record.add_words(4, "And of Spain?")
-    record.finish(turn(4, outcome=Outcome.FAILED, reply="Mad", error="Out of memory."))
-    record.begin(5, "microphone")
-    record.finish(turn(5, outcome=Outcome.NO_SPEECH, reply=""))
-    record.begin(6, "microphone")  # it is not over yet
-    record.add_speech(6, speech())
+    record.take(TurnStarted(1, "microphone", Timestamps()))
+    record.take(Captured(1, speech()))
+    record.take(UserWords(1, "What is the capital?"))
+    record.take(TurnFinished(turn(1, heard="What is the capital?")))
+    record.take(TurnStarted(2, "typed", Timestamps()))
+    record.take(UserWords(2, "And of Italy?"))
+    record.take(SpokenUpTo(2, "It is"))
+    record.take(TurnFinished(turn(2, reply="It is Rome.")))
+    record.take(TurnStarted(3, "replay", Timestamps()))
+    record.take(Captured(3, speech()))
+    record.take(TurnFinished(turn(3, heard="What is the capital?", reply="Paris!")))
+    record.take(TurnStarted(4, "typed", Timestamps()))
+    record.take(UserWords(4, "And of Spain?"))
+    record.take(TurnFinished(turn(4, outcome=Outcome.FAILED, reply="Mad", error="Out of memory.")))
+    record.take(TurnStarted(5, "microphone", Timestamps()))
+    record.take(TurnFinished(turn(5, outcome=Outcome.NO_SPEECH, reply="")))
+    record.take(TurnStarted(6, "microphone", Timestamps()))  # it is not over yet
+    record.take(Captured(6, speech()))
     return record
 
 
@@ -109,13 +110,13 @@ def test_the_oldest_speech_is_dropped_and_its_words_stay(tmp_path, monkeypatch):
     monkeypatch.setattr(saved_session, "KEPT_SPEECH_SECONDS", 1.2)
     record = Record(BEGAN)
     for n in range(1, 5):
-        record.begin(n, "microphone")
-        record.add_speech(n, speech())
-        record.finish(turn(n, heard=f"words {n}"))
+        record.take(TurnStarted(n, "microphone", Timestamps()))
+        record.take(Captured(n, speech()))
+        record.take(TurnFinished(turn(n, heard=f"words {n}")))
     place = record.save(tmp_path)
     assert [file.name for file in sorted(place.glob("*.wav"))] == ["turn-0003.wav", "turn-0004.wav"]
     assert "words 1" in (place / "session.md").read_text()
-    record.add_speech(4, speech(1.5))
+    record.take(Captured(4, speech(1.5)))
     place = record.save(tmp_path)
     assert [file.name for file in place.glob("*.wav")] == ["turn-0004.wav"]
 
@@ -123,15 +124,15 @@ def test_the_oldest_speech_is_dropped_and_its_words_stay(tmp_path, monkeypatch):
 def test_speech_that_comes_during_a_save_takes_nothing_from_it(tmp_path):
     class Slow(Utterance):
         def as_wav(self) -> bytes:
-            record.add_speech(3, speech(saved_session.KEPT_SPEECH_SECONDS))
+            record.take(Captured(3, speech(saved_session.KEPT_SPEECH_SECONDS)))
             return super().as_wav()
 
     record = Record(BEGAN)
     for n in (1, 2):
-        record.begin(n, "microphone")
-        record.add_speech(n, Slow(speech().samples, ((0.0, 0.5),), 1.0))
-        record.finish(turn(n))
-    record.begin(3, "microphone")
+        record.take(TurnStarted(n, "microphone", Timestamps()))
+        record.take(Captured(n, Slow(speech().samples, ((0.0, 0.5),), 1.0)))
+        record.take(TurnFinished(turn(n)))
+    record.take(TurnStarted(3, "microphone", Timestamps()))
     place = record.save(tmp_path)
     turns = json.loads((place / "session.json").read_text())["turns"]
     assert [t["wav"] for t in turns] == ["turn-0001.wav", "turn-0002.wav"]
@@ -140,18 +141,18 @@ def test_speech_that_comes_during_a_save_takes_nothing_from_it(tmp_path):
 
 def test_events_of_an_unknown_turn_are_ignored(tmp_path):
     record = Record(BEGAN)
-    record.add_words(9, "x")
-    record.cut(9, "x")
-    record.add_speech(9, speech())
-    record.finish(turn(9))
+    record.take(UserWords(9, "x"))
+    record.take(SpokenUpTo(9, "x"))
+    record.take(Captured(9, speech()))
+    record.take(TurnFinished(turn(9)))
     assert record.finished == []
 
 
 def test_typed_words_and_replies_give_the_terminal_no_command(tmp_path):
     record = Record(BEGAN)
-    record.begin(1, "typed")
-    record.add_words(1, "\x1b]0;title\x07Hi \udc80 \u202eeno\u2028two \x9b31m")
-    record.finish(turn(1, reply="\x1b[2JIt is 👩\u200d🚀, שלום\u200f."))
+    record.take(TurnStarted(1, "typed", Timestamps()))
+    record.take(UserWords(1, "\x1b]0;title\x07Hi \udc80 \u202eeno\u2028two \x9b31m"))
+    record.take(TurnFinished(turn(1, reply="\x1b[2JIt is 👩\u200d🚀, שלום\u200f.")))
     folder = record.save(tmp_path)
     for name in ("session.md", "session.json"):
         text = (folder / name).read_text()

@@ -12,10 +12,11 @@ import msgspec
 import numpy as np
 
 from voxtui.bench.tables import MEASURED, number
-from voxtui.dialogue.timestamps import Outcome, Turn
+from voxtui.dialogue.timestamps import Turn
 from voxtui.errors import InputError
-from voxtui.settings.files import read_file
+from voxtui.settings.files import file_errors, read_file
 from voxtui.storage.derived_latencies import SPEED, Headline
+from voxtui.storage.metrics_files import StoredTurn
 
 LARGEST_REPORT = 100_000_000
 
@@ -25,46 +26,23 @@ FEWEST = 5
 RESAMPLES = 10_000
 
 
-class OldTurn(msgspec.Struct, frozen=True):
-    clip: str | None
-    brain: str
-    outcome: Outcome
-    tokens: int
-    timestamps: dict[str, float] = msgspec.field(name="marks")
-    hidden_ms: float = 0.0
-    drafted: int | None = None
-
-
 class OldReport(msgspec.Struct, frozen=True):
     """The compared part of a report by `voxtui bench --json`."""
 
     brain: str
     speaker: str
     machine: dict[str, Any]
-    turns: list[OldTurn]
+    turns: list[StoredTurn]
 
     @property
     def measured(self) -> list[Turn]:
-        return [
-            Turn(
-                n,
-                turn.brain,
-                turn.outcome,
-                turn.timestamps,
-                turn.clip,
-                tokens=turn.tokens,
-                drafted=turn.drafted,
-                speculative_s=turn.hidden_ms / 1000,
-            )
-            for n, turn in enumerate(self.turns)
-        ]
+        return [stored.as_turn() for stored in self.turns]
 
 
 def load(path: Path) -> OldReport:
     try:
-        return msgspec.json.decode(read_file(path, LARGEST_REPORT), type=OldReport)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
+        with file_errors(path, "read"):
+            return msgspec.json.decode(read_file(path, LARGEST_REPORT), type=OldReport)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not a report of `voxtui bench --json`.") from error
 

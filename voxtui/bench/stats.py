@@ -61,15 +61,10 @@ def run(config: Config, as_json: bool) -> None:
     if not past.lines and not as_json:
         why = "" if config.metrics.enabled else " None are stored: metrics.enabled is false."
         click.echo(f"{path}: no turns yet.{why}", err=True)
-        return
-    show(past, path, config.targets, as_json)
-
-
-def show(past: Past, path: Path, targets: TargetsConfig, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(_json(past, path, targets), ensure_ascii=False))
-        return
-    click.echo("\n".join(_report(past, path, targets)))
+    elif as_json:
+        click.echo(json.dumps(_json(past, path, config.targets), ensure_ascii=False))
+    else:
+        click.echo("\n".join(_report(past, path, config.targets)))
 
 
 def _report(past: Past, path: Path, targets: TargetsConfig) -> list[str]:

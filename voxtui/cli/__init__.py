@@ -35,15 +35,6 @@ if TYPE_CHECKING:
 
     from voxtui.settings.schema import Config
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-THREAD_REFUSED = (
-    "The system refused a new thread. A memory or process limit is too low. "
-    "`ulimit -v` and `ulimit -u` show the limits."
-)
-
-CONTEXT = {"help_option_names": ["-h", "--help"]}
-
 
 class WithWords(OrderedGroup):
     """Takes a first argument with a space as the first words of the conversation."""
@@ -62,7 +53,11 @@ def is_words(argument: str) -> bool:
     return " " in argument.strip()
 
 
-@click.group(cls=WithWords, invoke_without_command=True, context_settings=CONTEXT)
+@click.group(
+    cls=WithWords,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(
     __version__, "-V", "--version", prog_name="voxtui", message="%(prog)s %(version)s"
 )
@@ -175,7 +170,7 @@ def main() -> NoReturn:
     except OSError as error:
         if error.filename:
             refuse(f"voxtui: {one_line(os.fsdecode(error.filename))}: {error.strerror}.")
-        if error.errno not in DISK_FULL:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         refuse(
             f"voxtui: The output was not written: {error.strerror}. Free some space and try again."
@@ -185,7 +180,10 @@ def main() -> NoReturn:
     except RuntimeError as error:
         if "can't start new thread" not in str(error):
             raise
-        refuse(f"voxtui: {THREAD_REFUSED}")
+        refuse(
+            "voxtui: The system refused a new thread. A memory or process limit is too low. "
+            "`ulimit -v` and `ulimit -u` show the limits."
+        )
     raise SystemExit(code)  # of --help and --version: 0; of a command that returned: None
 
 

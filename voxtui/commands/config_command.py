@@ -9,7 +9,7 @@ import msgspec
 
 from voxtui.settings.paths import user_config_file, user_folders
 from voxtui.settings.save import toml_value
-from voxtui.settings.sources import RETIRED_KEYS, LoadedConfig
+from voxtui.settings.sources import LoadedConfig
 from voxtui.skills.timer_store import reminders_file, timers_file
 from voxtui.storage.conversation_database import history_file
 
@@ -19,7 +19,7 @@ def show_json(loaded: LoadedConfig) -> None:
     told = {
         "file": str(loaded.path) if loaded.path else None,
         "settings": settings,
-        "retired": {s.key: s.source for s in loaded.retired},
+        "retired": {},  # keys that no longer exist: none so far
     }
     click.echo(json.dumps(msgspec.to_builtins(told), ensure_ascii=False))
 
@@ -34,6 +34,3 @@ def show(loaded: LoadedConfig) -> None:
     width = max(len(line) for line in lines if len(line) < 60)
     for line, setting in zip(lines, loaded.settings, strict=True):
         click.echo(f"{line:<{width}}  # {setting.source}")
-    for setting in loaded.retired:
-        reason = RETIRED_KEYS[setting.key]
-        click.echo(f"# retired: {setting.key} ({setting.source}); {reason}")

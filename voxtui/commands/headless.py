@@ -57,8 +57,7 @@ class Headless:
 def headless(make_engine: MakeEngine, quiet: bool = False) -> Generator[Headless]:
     """Start an engine, show the loading on a terminal unless `quiet`, and close it at the end.
 
-    `quiet` hides notices, too. Raises the error of a failed start, and DeviceError if a device
-    cannot be opened.
+    `quiet` hides notices, too. Raises DeviceError if a device cannot be opened.
     """
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     engine = make_engine(events.put)

@@ -6,8 +6,8 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Container, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ import click
 
 from voxtui.errors import InputError, ModelError, how_to_install
 from voxtui.models import catalogue, installed
-from voxtui.models.download import ByteProgress, download, download_default
+from voxtui.models.download import download, download_default
 from voxtui.settings.paths import user_path
 from voxtui.settings.schema import AUTO, LANGUAGES, Config
 from voxtui.voices.espeak import find_program
@@ -44,32 +44,33 @@ def show_models(config: Config, as_json: bool = False) -> None:
 
 def list_models(config: Config) -> Iterator[Listed]:
     chosen = installed.chat_model_name(config.brain.embedded.model)
-    for model in catalogue.CHAT_MODELS.values():
-        yield _listed(model, partial(installed.model_file, model.name), model.name == chosen)
-    if chosen not in catalogue.CHAT_MODELS:
-        yield Listed(chosen, True, chosen, note="a file of your own")
-    needed = {config.voice.name} if config.voice.engine in ("auto", "embedded") else set[str]()
+    needed = {chosen}
+    if config.voice.engine in ("auto", "embedded"):
+        needed.add(config.voice.name)
     if config.brain.language not in ("", "en") and config.brain.name in ("auto", "embedded"):
         needed.add(catalogue.WHISPER.name)
-    for model in catalogue.SPEECH_MODELS.values():
-        yield _listed(model, partial(installed.released_path, model), model.name in needed)
-    brain = catalogue.voxtral(config.brain.voxtral.model)
-    if isinstance(brain, catalogue.Model):
-        yield _listed(brain, partial(installed.voxtral_directory, brain.repository, rehash=True))
-    else:
-        yield Listed(str(brain), False, str(brain), note="a directory of your own")
-    yield _listed(catalogue.kokoro(config.voice), partial(kokoro_directory, config))
+    for name in catalogue.CHAT_MODELS:
+        yield _listed(*_named(config, name), needed)
+    if chosen not in catalogue.CHAT_MODELS:
+        yield Listed(chosen, True, chosen, note="a file of your own")
+    for name in (*catalogue.SPEECH_MODELS, "voxtral", "kokoro"):
+        yield _listed(*_named(config, name), needed)
 
 
-def _listed(model: catalogue.Model, find: Callable[[], Path], needed: bool = False) -> Listed:
+def _listed(
+    model: catalogue.Model | Path, find: Callable[[], Path], needed: Container[str]
+) -> Listed:
+    if isinstance(model, Path):
+        return Listed(str(model), False, str(model), note="a directory of your own")
     path, problem = None, ""
     try:
         path = str(find())
     except ModelError as error:
         problem = error.message if os.path.exists(model.path) else ""
     return Listed(
-        model.name, needed, path, problem, model.size, model.licence, model.note, model.repository
-    )
+        model.name, model.name in needed, path, problem, model.size, model.licence, model.note,
+        model.repository,
+    )  # fmt: skip
 
 
 def _row(model: Listed) -> str:
@@ -98,10 +99,7 @@ def fetch(
     file: Path | None,
     language: str = "",
 ) -> None:
-    """Download the model `name`, or the chat model of `config`. Raises ModelError, InputError.
-
-    It also fetches the Kokoro voice of `language`; empty means that of `config`.
-    """
+    """Download the model `name`, or the chat model of `config`; Kokoro's voice for `language`."""
     if language and name != "kokoro":
         raise InputError(
             "--language belongs to kokoro: `voxtui models fetch kokoro --language fr`."
@@ -154,7 +152,7 @@ def _still_lacking(model: catalogue.Model) -> Iterator[str]:
 
 
 def _named(
-    config: Config, name: str | None, language: str
+    config: Config, name: str | None, language: str = "en"
 ) -> tuple[catalogue.Model | Path, Callable[[], Path]]:
     """Return a model or the path of the user's own, and the function that locates its files.
 
@@ -183,12 +181,6 @@ def _named(
 
 
 def _download(model: catalogue.Model, source: catalogue.Source | Path) -> None:
-    with shown_progress(model) as progress:
-        download(model, source, progress)
-
-
-@contextmanager
-def shown_progress(model: catalogue.Model) -> Generator[ByteProgress]:
     with ExitStack() as stack:
         bar = None
 
@@ -202,4 +194,4 @@ def shown_progress(model: catalogue.Model) -> Generator[ByteProgress]:
                 )
             bar.update(done - bar.pos)
 
-        yield progress
+        download(model, source, progress)

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 import click
 
@@ -38,15 +37,16 @@ from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.text_input import clipboard_text
 from voxtui.wiring import LocalFactories, devices_engine, sample_clips
 
-NOT_HERE = ("copy", "history", "panel")
-"""Commands that only the screen has."""
-
 HELP = "\n".join(
     (
         "Enter: start to talk; Enter again: have it answered. During an answer: talk over it.",
         "While a timer rings: stop it; /snooze: have it ring again in five minutes.",
         "Text and Enter: send the text. Ctrl-D: quit.",
-        *(f"{c.usage}: {c.about}." for c in COMMANDS if c.name not in NOT_HERE),
+        *(
+            f"{c.usage}: {c.about}."
+            for c in COMMANDS
+            if c.name not in ("copy", "history", "panel")  # only the screen has them
+        ),
     )
 )
 
@@ -57,14 +57,6 @@ SPOKEN_NAMES = {TTFT: "First token", FIRST_SOUND: "first sound", TOTAL: "total"}
 class Line:
     text: str
     at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    pass
-
-
-Item: TypeAlias = UserSessionEvent | Line | Closed
 
 
 class Plain:
@@ -81,7 +73,7 @@ class Plain:
 
         `quiet` prints no status.
         """
-        self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[UserSessionEvent | Line | None] = queue.SimpleQueue()
         self.session = LocalSession(make_engine, self._inbox.put, config, clips, factories)
         self._offset: float | None = None
         self._typed_live = typed_live
@@ -143,7 +135,7 @@ class Plain:
         for line in lines:
             text = strip_control_characters(line.strip())
             self._inbox.put(Line(text, time.monotonic()))
-        self._inbox.put(Closed())
+        self._inbox.put(None)
 
     def _over(self) -> bool:
         # READY is reported after everything before it: an empty inbox means that it was shown.
@@ -151,13 +143,13 @@ class Plain:
         waits = self.session.busy or self._lines
         return self._closed and (self._typed_live or (idle and not waits))
 
-    def _take(self, item: Item) -> None:
+    def _take(self, item: UserSessionEvent | Line | None) -> None:
         match item:
             case Line(text, at) if self._typed_live:
                 self._obey(text, at)
             case Line(text):
                 self._lines.append(text)
-            case Closed():
+            case None:  # the lines ended
                 self._closed = True
             case _:
                 self.session.take(item)

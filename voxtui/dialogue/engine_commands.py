@@ -34,14 +34,12 @@ class NewTurn(Command, frozen=True):
 
 
 class Talk(NewTurn, frozen=True):
-    """Cut off any answer; listen to `source` from `at` on.
-
-    `paced` is False for a clip that is not played in real time.
-    """
+    """Cut off any answer; listen to `source` from `at` on."""
 
     at: float | None = None
     source: str = MICROPHONE
     paced: bool = True
+    """whether its frames come in real time"""
 
 
 class Release(Command, frozen=True):
@@ -61,10 +59,12 @@ class Answer(NewTurn, frozen=True):
     """Answer the user's last words in the history, or speak first if there are none.
 
     The answer belongs to the turn of the utterance, if that has no answer yet. `options` apply to
-    this answer only. Ends detected speech; `Sync` tells whether speech goes on.
+    this answer only. If nobody has said anything, `request` is answered, by the instruction of all
+    answers. Ends detected speech; `Sync` tells whether speech goes on.
     """
 
     options: ReplyOptions | None = None
+    request: str = ""
 
 
 class SendText(NewTurn, frozen=True):

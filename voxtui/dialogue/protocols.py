@@ -218,7 +218,12 @@ class SpeechDetector(Protocol):
 
 
 class Brain(Protocol):
-    """Turns an utterance or a text into tokens. Called on the engine's thread, except as noted."""
+    """Turns an utterance or a text into tokens. Called on the engine's thread, except as noted.
+
+    `listen`, `read` and `read_ahead` return at once. The brain may work ahead on its own thread
+    until the request is cancelled, or do nothing. It sends nothing to another machine before
+    `reply`.
+    """
 
     @property
     def name(self) -> str:
@@ -245,30 +250,24 @@ class Brain(Protocol):
     def listen(
         self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
     ) -> None:
-        """Prepare for an utterance, which the engine appends to `recording`. Returns at once.
+        """Prepare for an utterance, which the engine appends to `recording`.
 
-        Called at the key press, and when a session changes its options. The brain may work ahead on
-        its own thread until the request is cancelled. If it recognises words, it passes all words
-        so far to `on_words`.
+        Called at the key press, and when a session changes its options. If the brain recognises
+        words, it passes all words so far to `on_words`.
         """
 
     def wake(self) -> None:
         """Take note of a new frame in the recording. Called for each one. Returns within 1 ms."""
 
     def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
-        """Read the past before the user's next words are known. Returns at once.
+        """Read the past before the user's next words are known.
 
-        The brain may read on its own thread until the request is cancelled, or do nothing. It calls
-        `progress(done, total)` with counts of the prompt's tokens on one of its threads, also for
-        later prompts. It sends nothing to another machine.
+        Calls `progress(done, total)` with counts of the prompt's tokens on one of the brain's
+        threads, also for later prompts.
         """
 
     def read_ahead(self, request: TurnRequest) -> None:
-        """Prepare for the text of `request`, which is being typed and may change. Returns at once.
-
-        Called after each key. The brain may work ahead on its own thread until the request is
-        cancelled, or do nothing. It sends nothing to another machine.
-        """
+        """Prepare for the text of `request`, which is being typed. Called after each key."""
 
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         """Yield the answer, pulled on a worker thread. Ends within one step of a cancel.

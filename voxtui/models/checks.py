@@ -11,7 +11,6 @@ from voxtui.errors import ModelError
 from voxtui.models.catalogue import CHAT_MODELS, SAFETENSORS_INDEX
 from voxtui.models.store import open_content, reason
 
-GGUF_MAGIC = b"GGUF"
 GGUF_HEADER = 24
 """Bytes of the header: magic, version, number of tensors, number of keys."""
 
@@ -33,7 +32,7 @@ def check_gguf(path: Path) -> None:
         raise ModelError(f"{path} is a directory, not a model file.", hint) from None
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {reason(error)}.", hint) from error
-    if not header.startswith(GGUF_MAGIC):
+    if not header.startswith(b"GGUF"):
         raise ModelError(f"{path} is not a GGUF model file.", hint)
     released = next((m.size for m in CHAT_MODELS.values() if m.path.name == path.name), 0)
     if len(header) < GGUF_HEADER or size < released:

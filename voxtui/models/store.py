@@ -11,11 +11,11 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event as Flag
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 import msgspec
 from filelock import FileLock, Timeout
@@ -28,14 +28,18 @@ from voxtui.settings.files import open_regular, read_file, write_file
 BLOCK = 1 << 20
 """Bytes of one transfer."""
 HASH_BLOCK = 16 << 20
-"""Bytes that are hashed between two checks of the flag: about 10 ms."""
-MAX_RECORD = 4096
-"""Maximum bytes of a check record."""
+"""Bytes that are hashed between two calls of `beat`: about 10 ms."""
 
 OTHER_DIRECTORY = "keep the model in another directory and set its path in the config"
 RESUMES = "Run the command again: the download resumes where it stopped."
 
 NEVER = Flag()
+
+Beat: TypeAlias = Callable[[], object]
+"""Called often during long work. It raises to end the work."""
+
+Report: TypeAlias = Callable[[int], object]
+"""A beat that receives the bytes of a file that are on this machine."""
 
 
 class Stopped(Exception):
@@ -98,8 +102,8 @@ class CheckRecord(msgspec.Struct, frozen=True):
         return now == (self if self.ctime_ns else replace(self, ctime_ns=now.ctime_ns))
 
 
-def hash_file(path: Path, algorithm: str) -> Generator[None, None, CheckRecord]:
-    """Return the record of `path` by `sha256` or `git`. Yields after each block. Raises OSError."""
+def hash_file(path: Path, algorithm: str, beat: Beat) -> CheckRecord:
+    """Return the record of `path` by `sha256` or `git`. Raises OSError."""
     with open_content(path) as content:
         attributes = os.fstat(content.fileno())
         found = hashlib.sha256()
@@ -107,15 +111,15 @@ def hash_file(path: Path, algorithm: str) -> Generator[None, None, CheckRecord]:
             found = hashlib.sha1(b"blob %d\0" % attributes.st_size, usedforsecurity=False)
         while block := content.read(HASH_BLOCK):
             found.update(block)
-            yield
+            beat()
         # The attributes from before: a file that changes meanwhile does not fit its record.
         return _record_of(f"{algorithm}:{found.hexdigest()}", attributes)
 
 
 def is_released(path: Path, file: ModelFile, stop: Flag = NEVER) -> bool:
-    """Return True if `path` has the hash of `file`. Raises OSError, and Stopped.
+    """Return True if `path` has the hash of `file`; computed if its check record is not up to date.
 
-    Hashes `path` only if it differs from its check record, and renews the record.
+    Raises OSError, and Stopped.
     """
     record = _record(path)
     if record and record.digest == file.digest and record.describes(path):
@@ -125,19 +129,15 @@ def is_released(path: Path, file: ModelFile, stop: Flag = NEVER) -> bool:
 
 def has_digest(path: Path, digest: str, stop: Flag = NEVER) -> bool:
     """Return True, and record it, if `path` has the hash `digest`. Raises OSError, Stopped."""
-    hashing = hash_file(path, digest.partition(":")[0])
-    while True:
-        try:
-            next(hashing)
-        except StopIteration as end:
-            checked: CheckRecord = end.value
-            break
+
+    def check() -> None:
         if stop.is_set():
             raise Stopped
-    if checked.digest != digest:
-        return False
-    _write_record(path, checked)
-    return True
+
+    checked = hash_file(path, digest.partition(":")[0], check)
+    if checked.digest == digest:
+        _write_record(path, checked)
+    return checked.digest == digest
 
 
 def has_changed(path: Path) -> bool:
@@ -152,13 +152,10 @@ def is_unchanged(path: Path) -> bool:
     return record is None or record.describes(path) or has_digest(path, record.digest)
 
 
-def place(path: Path, file: ModelFile) -> Generator[None]:
-    """Check the partial download of `path`, and move it to `path`. Raises ChecksumMismatch.
-
-    Yields repeatedly meanwhile.
-    """
+def place(path: Path, file: ModelFile, beat: Beat) -> None:
+    """Check the partial download of `path`, and move it to `path`. Raises ChecksumMismatch."""
     partial = partial_path(path)
-    checked = yield from hash_file(partial, file.digest.partition(":")[0])
+    checked = hash_file(partial, file.digest.partition(":")[0], beat)
     if checked.digest != file.digest:
         partial.unlink()
         raise ChecksumMismatch(f"Checksum mismatch for {file.name}.", "It was deleted. Try again.")
@@ -182,7 +179,7 @@ def _record_of(digest: str, attributes: os.stat_result) -> CheckRecord:
 
 def _record(path: Path) -> CheckRecord | None:
     with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(read_file(record_path(path), MAX_RECORD), type=CheckRecord)
+        return msgspec.json.decode(read_file(record_path(path), 4096), type=CheckRecord)
     return None
 
 

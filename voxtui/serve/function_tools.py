@@ -29,8 +29,13 @@ class Function(msgspec.Struct, frozen=True):
     strict: bool | None = None
 
 
-def tools_of(functions: Sequence[Function]) -> tuple[Tool, ...]:
-    """Return `functions` as tools that the client runs. Raises HttpError."""
+def tools_of(functions: Sequence[Function], choice: str) -> tuple[tuple[Tool, ...], str]:
+    """Return `functions` as tools that the client runs, and `choice` for a brain.
+
+    `choice` is none, auto, required or the name of a function. Raises HttpError.
+    """
+    if choice == "none":
+        return (), "auto"
     if len(functions) > MOST_TOOLS or len(msgspec.json.encode(functions)) > LONGEST_TOOLS:
         raise HttpError(
             400, f"There may be {MOST_TOOLS} tools with {LONGEST_TOOLS} characters.", param="tools"
@@ -38,7 +43,9 @@ def tools_of(functions: Sequence[Function]) -> tuple[Tool, ...]:
     tools = tuple(_tool(function) for function in functions)
     if len({tool.name for tool in tools}) < len(tools):
         raise HttpError(400, "Two tools have the same name.", param="tools")
-    return tools
+    if choice not in ("auto", "required", *(function.name for function in functions)):
+        raise HttpError(400, f"There is no tool {choice!r}.", param="tool_choice")
+    return tools, tool_name(choice)
 
 
 def _tool(function: Function) -> Tool:
@@ -61,12 +68,3 @@ def function_name(call: ToolCall, functions: Sequence[Function]) -> str:
 
 def call_id(call: ToolCall) -> str:
     return call.id or f"call_{secrets.token_hex(10)}"
-
-
-def choice_of(choice: str, functions: Sequence[Function]) -> str:
-    """Return `choice` (auto, required or a function's name) for a brain. Raises HttpError."""
-    if choice in ("auto", "required"):
-        return choice
-    if choice not in {function.name for function in functions}:
-        raise HttpError(400, f"There is no tool {choice!r}.", param="tool_choice")
-    return tool_name(choice)

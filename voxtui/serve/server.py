@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import uvicorn
 from anyio import to_thread
 
+from voxtui.serve.realtime.connection import DRAIN_SECONDS
+
 if TYPE_CHECKING:
     from voxtui.serve.realtime.calls import Calls
-
-DRAIN_SECONDS = 8
-"""Maximum time for answers in progress after a request to stop."""
 
 LAST_SECONDS = 9.5
 """Time after which the process ends, even inside native code."""

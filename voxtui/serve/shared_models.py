@@ -137,17 +137,9 @@ class Pool:
         line.append(waiter)
         self._hand_out()
         try:
-            async with asyncio.timeout(seconds):
-                return await waiter
-        except (TimeoutError, asyncio.CancelledError) as error:
-            handed = waiter.done() and not waiter.cancelled() and waiter.exception() is None
-            if isinstance(error, TimeoutError):
-                if handed:  # in the same round of the event loop in which the time was over
-                    return waiter.result()
-                raise self._refusal(
-                    f"All {self.size} sessions are in use", "session_limit_reached"
-                ) from None
-            if handed:
+            await asyncio.wait((waiter,), timeout=seconds)
+        except asyncio.CancelledError:
+            if waiter.done() and waiter.exception() is None:
                 self._give_back(waiter.result())
             raise
         finally:
@@ -155,6 +147,9 @@ class Pool:
                 line.remove(waiter)
             if not line and self._waiting.get(client) is line:
                 del self._waiting[client]
+        if not waiter.done():
+            raise self._refusal(f"All {self.size} sessions are in use", "session_limit_reached")
+        return waiter.result()
 
     def _give_back(self, parts: ModelSet) -> None:
         self._free.append(parts)

@@ -7,7 +7,6 @@ import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -39,19 +38,6 @@ POLL_SECONDS = 0.1
 
 class Disconnected(Exception):
     """The client has closed the connection."""
-
-
-@dataclass(frozen=True, slots=True)
-class FormField:
-    name: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
-class FileData:
-    """A part of the file's bytes, in order."""
-
-    data: bytes
 
 
 async def body(receive: Receive) -> AsyncIterator[bytes]:
@@ -90,8 +76,8 @@ async def small_body(receive: Receive, most: int) -> bytes:
     return bytes(whole)
 
 
-async def form(headers: Headers, receive: Receive) -> AsyncIterator[FormField | FileData]:
-    """Yield the fields of a form and the bytes of its file `file`, as they arrive.
+async def form(headers: Headers, receive: Receive) -> AsyncIterator[tuple[str, str] | bytes]:
+    """Yield the fields of a form (name, value) and the bytes of its file `file`, as they arrive.
 
     Raises HttpError for any other body, and Disconnected.
     """
@@ -119,7 +105,7 @@ async def form(headers: Headers, receive: Receive) -> AsyncIterator[FormField | 
                     if not _is_file(reading):
                         yield _field(reading.name or "", value)
                 elif reading is not None and _is_file(reading):
-                    yield FileData(bytes(event))
+                    yield bytes(event)
                 else:
                     value += event
                     if len(value) > LONGEST_FIELD:
@@ -129,9 +115,9 @@ async def form(headers: Headers, receive: Receive) -> AsyncIterator[FormField | 
         raise HttpError(400, f"The form is damaged: {error}.") from error
 
 
-def _field(name: str, value: bytes) -> FormField:
+def _field(name: str, value: bytes) -> tuple[str, str]:
     try:
-        return FormField(name, value.decode())
+        return name, value.decode()
     except UnicodeDecodeError as error:
         raise HttpError(400, f"The field {name!r} is not UTF-8.", param=name) from error
 

@@ -55,7 +55,7 @@ class Conversation:
     def begin_new(self) -> None:
         self.store()
         self._session.post(NewConversation())
-        self._before = self._log.begin_another()
+        self._before, self._log.current = self._log.current, StoredConversation()
         self._has_begun, self._switched = False, True
 
     def undo(self) -> None:
@@ -65,7 +65,7 @@ class Conversation:
         self._has_begun = True
         self._session.post(RecallConversation())
         if self._before is not None:
-            self._log.go_back(self._before)
+            self._log.current = self._before
 
     def newest_past(self) -> Past:
         """Resume the newest stored conversation and return its turns.

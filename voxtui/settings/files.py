@@ -7,8 +7,11 @@ import os
 import shutil
 import stat
 import tempfile
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from voxtui.errors import InputError
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
@@ -31,6 +34,15 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int
     if stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     raise OSError(errno.EINVAL, "It is not a regular file", str(path))
+
+
+@contextmanager
+def file_errors(path: Path | str, done: str) -> Generator[None]:
+    """Raise InputError for an OSError inside the context: `path` cannot be `done`, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: cannot be {done}: {error.strerror}.") from error
 
 
 def read_file(path: Path, limit: int) -> bytes:
@@ -56,3 +68,20 @@ def write_file(path: Path, data: bytes, keeps_mode: bool = False) -> None:
         with suppress(OSError):
             os.unlink(name)
         raise
+
+
+def append_line(path: Path, line: bytes, head: bytes = b"", most: int | None = None) -> None:
+    """Append `line` by one write; to a new file after `head`. Raises OSError.
+
+    Creates the folder. Writes nothing if the file would have more than `most` bytes.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    opened = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    try:
+        size = os.fstat(opened).st_size
+        if size:  # a full disk or an editor may have left the last line without its end
+            head = b"" if os.pread(opened, 1, size - 1) == b"\n" else b"\n"
+        if most is None or size + len(head + line) <= most:
+            os.write(opened, head + line)
+    finally:
+        os.close(opened)

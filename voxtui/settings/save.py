@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,10 +13,7 @@ from voxtui.settings.paths import read_config, user_config_file
 
 
 def save_values(values: Mapping[str, Any]) -> Path:
-    """Write keys into the user's config file and return its path. Raises ConfigError.
-
-    The comments of the file stay.
-    """
+    """Write keys into the user's config file, whose comments stay. Return its path."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -41,20 +38,17 @@ def save_values(values: Mapping[str, Any]) -> Path:
 
 def toml_value(value: Any) -> str:
     """Return a value in TOML, a table on one line."""
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.to_builtins(value)
     match value:
         case str() | bool():
             return json.dumps(value, ensure_ascii=False)
-        case tuple():
-            items = cast("tuple[Any, ...]", value)
+        case tuple() | list():
+            items = cast("Iterable[Any]", value)
             return f"[{', '.join(map(toml_value, items))}]"
-        case msgspec.Struct():
-            value = msgspec.to_builtins(value)
+        case dict():
+            table = cast("dict[str, Any]", value)
+            pairs = (f"{name} = {toml_value(item)}" for name, item in table.items())
+            return f"{{ {', '.join(pairs)} }}"
         case _:
-            pass
-    if isinstance(value, dict):
-        table = cast("dict[str, Any]", value)
-        pairs = (f"{name} = {toml_value(item)}" for name, item in table.items())
-        return f"{{ {', '.join(pairs)} }}"
-    if isinstance(value, list):
-        return toml_value(tuple(cast("list[Any]", value)))
-    return str(value)
+            return str(value)

@@ -34,15 +34,8 @@ PROJECT_FILE = Path("voxtui.toml")
 """The config file of the current directory. It may set the keys that the schema marks with PROJECT.
 """
 
-RETIRED_KEYS = {
-    "brain.embedded.recogniser": "Moonshine Tiny is the only recogniser",
-    "brain.voxtral.graphs": "brain.voxtral.fast replaces it",
-    "brain.voxtral.kernels": "brain.voxtral.fast replaces it",
-}
-"""Keys of older versions that are ignored, and why."""
-
 RETIRED_VALUES = {"brain.voxtral.fast": {"auto": True, "off": False}}
-"""Values of older versions, and their present equivalents."""
+"""Values of voxtui 0.1.0, and their present equivalents."""
 
 IGNORED_FILE = Path("config.toml")
 """A file of the current directory that is not read, because many programs use this name."""
@@ -66,8 +59,7 @@ class LoadedConfig:
     path: Path | None
     """the file in use, if there is one"""
     notice: str = ""
-    """sentences for the user about ignored settings: a ./config.toml, retired keys"""
-    retired: tuple[Setting, ...] = ()
+    """a sentence for the user about a ./config.toml that is not read"""
 
 
 def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, str]) -> LoadedConfig:
@@ -76,11 +68,7 @@ def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, st
     project = path is None and os.path.lexists(PROJECT_FILE)
     path = path or active_config_file()
     settings: dict[str, Setting] = {}
-    retired: list[Setting] = []
     for setting in _from_file(path) if path else ():
-        if setting.key in RETIRED_KEYS:
-            retired.append(setting)
-            continue
         if project and setting.key not in project_keys():
             raise ConfigError(
                 f"{path}: {setting.key}: cannot be set by a file in the current directory.",
@@ -88,13 +76,9 @@ def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, st
             )
         settings[setting.key] = setting
     for place, key, text in (*_from_environment(environ), *map(_from_option, sets)):
-        if key in RETIRED_KEYS:
-            retired.append(Setting(key, text, place))
-        else:
-            settings[key] = Setting(key, _from_text(place, key, text), place)
+        settings[key] = Setting(key, _from_text(place, key, text), place)
     config = _assemble(settings)
-    notice = " ".join(filter(None, (notice, _retired_notice(retired))))
-    return LoadedConfig(config, tuple(_in_force(config, settings)), path, notice, tuple(retired))
+    return LoadedConfig(config, tuple(_in_force(config, settings)), path, notice)
 
 
 def project_keys() -> frozenset[str]:
@@ -128,17 +112,6 @@ def _notice() -> str:
         f"./{IGNORED_FILE} is not read: start with --config {IGNORED_FILE}, "
         f"or rename it to {PROJECT_FILE}."
     )
-
-
-def _retired_notice(retired: Sequence[Setting]) -> str:
-    """Return a sentence that says why the settings `retired` are ignored; empty for none."""
-    if not retired:
-        return ""
-    rows = [(setting.source, setting.key, RETIRED_KEYS[setting.key]) for setting in retired]
-    places, keys, reasons = (
-        " and ".join(dict.fromkeys(column)) for column in zip(*rows, strict=True)
-    )
-    return f"{places}: {keys}: ignored, because {reasons}."
 
 
 def _shipped() -> Mapping[str, Any]:
@@ -185,9 +158,7 @@ def _from_file(path: Path) -> Iterator[Setting]:
 def _from_table(table: Mapping[str, Any], place: str, prefix: str = "") -> Iterator[Setting]:
     for name, value in table.items():
         key = prefix + name
-        if key in RETIRED_KEYS:
-            yield Setting(key, value, place)
-        elif key in _keys():
+        if key in _keys():
             yield Setting(key, _checked(place, key, value), place)
         elif key not in _sections():
             raise _unknown(place, key)
@@ -226,7 +197,8 @@ def _from_text(place: str, key: str, text: str) -> Any:
         value = tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
         value = text
-    if not isinstance(value, str) and isinstance(inspect.type_info(_keys()[key]), _TEXTS):
+    is_text = isinstance(inspect.type_info(_keys()[key]), inspect.StrType | inspect.LiteralType)
+    if is_text and not isinstance(value, str):
         value = text
     return _checked(place, key, value)
 
@@ -371,9 +343,6 @@ def _in_force(config: Config, settings: Mapping[str, Setting]) -> Iterator[Setti
             yield Setting(key, getattr(struct, name), source)
         else:
             yield Setting(key, value, settings[key].source if key in settings else "default")
-
-
-_TEXTS = (inspect.StrType, inspect.LiteralType)
 
 
 @cache

@@ -20,7 +20,7 @@ from typing import Annotated
 import msgspec
 
 from voxtui.errors import InputError, strip_control_characters
-from voxtui.settings.files import open_regular, read_file, write_file
+from voxtui.settings.files import file_errors, open_regular, read_file, write_file
 from voxtui.settings.paths import user_folders
 
 VERSION = 1
@@ -33,8 +33,6 @@ TITLE_CHARACTERS = 60
 
 UNDO_SECONDS = 3600.0
 """Time in which a deleted conversation can be restored. Later the next start erases it."""
-
-LARGEST_OLD_FILE = 4 << 20
 
 SPAN = 1 << 20
 """Size of each conversation's range of exchange ids: those of conversation n begin at n * SPAN. A
@@ -339,7 +337,7 @@ class Conversations:
         """Import the conversation that voxtui 0.1.0 stored."""
         old = self._old_file
         with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            exchanges = msgspec.json.decode(read_file(old, LARGEST_OLD_FILE), type=list[Exchange])
+            exchanges = msgspec.json.decode(read_file(old, 4 << 20), type=list[Exchange])
             at = old.stat().st_mtime
             begin = "INSERT INTO conversation (title, began, changed) VALUES ('', ?, ?)"
             conversation = database.execute(begin, (at, at)).lastrowid
@@ -361,10 +359,8 @@ def as_markdown(summary: Summary, exchanges: Sequence[Exchange]) -> str:
 def export(conversations: Conversations, summary: Summary, folder: Path) -> Path:
     text = as_markdown(summary, [*conversations.read(summary.id).values()])
     place = folder / f"conversation-{summary.id}.md"
-    try:
+    with file_errors(place, "written"):
         write_file(place, text.encode())
-    except OSError as error:
-        raise InputError(f"{place}: cannot be written: {error.strerror}.") from error
     return place
 
 

@@ -160,14 +160,10 @@ class SessionTimes:
         self._models_are_new = False
 
 
-OUTLIER = 3.0
-"""Factor on the median above which a value is an outlier of a chart."""
-
-
 def chart_top(values: Sequence[float], at_least: float = 0.0) -> float:
     """Return the upper end of a scale for `values` that a single outlier does not flatten."""
     middle = percentile(values, 50) or 0.0
-    return max(at_least, min(max(values, default=0.0), OUTLIER * middle))
+    return max(at_least, min(max(values, default=0.0), 3 * middle))
 
 
 def downsample_max(values: Sequence[float], width: int) -> list[float]:

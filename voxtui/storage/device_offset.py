@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
-from voxtui.errors import InputError
-from voxtui.settings.files import open_regular, read_file
+from voxtui.settings.files import file_errors, read_file, write_file
 from voxtui.settings.paths import user_folders
 
 LARGEST_BYTES = 10_000
@@ -19,13 +17,8 @@ def offset_file() -> Path:
 
 def save_offset(path: Path, speaker: str, microphone: str, offset: float) -> None:
     known = {"speaker": speaker, "microphone": microphone, "offset_ms": round(offset * 1000, 1)}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(open_regular(path, os.O_WRONLY | os.O_CREAT), "w", encoding="utf-8") as file:
-            file.truncate()
-            file.write(json.dumps(known) + "\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}.") from error
+    with file_errors(path, "written"):
+        write_file(path, f"{json.dumps(known)}\n".encode())
 
 
 def device_offset(speaker: str | None, path: Path | None = None) -> float | None:

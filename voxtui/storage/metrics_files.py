@@ -8,7 +8,6 @@ would be simpler, but each `voxtui ask` is a session.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import uuid
 from collections.abc import Callable, Generator
@@ -17,15 +16,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Annotated, Literal, TypeAlias, cast
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
 from voxtui.dialogue.data import MICROPHONE, OWN_SOURCES, TYPED
 from voxtui.dialogue.events import Event, TurnFinished, TurnStarted
-from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
-from voxtui.errors import InputError
-from voxtui.settings.files import open_regular, read_file
+from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
+from voxtui.settings.files import append_line, file_errors, read_file
 from voxtui.settings.paths import user_folders
 
 _log = logging.getLogger(__name__)
@@ -53,13 +51,10 @@ Emit: TypeAlias = Callable[[Event], object]
 Source = Literal["microphone", "typed", "replay", "clip"]
 
 
-class MetricsLine(msgspec.Struct, frozen=True):
-    """A turn as stored in a file. Keys that newer versions add are ignored."""
+class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """The times of a turn in a file. Keys that newer versions add are ignored."""
 
-    at: Annotated[datetime, msgspec.Meta(tz=True)]
-    session: str
-    source: Source
-    number: int
+    clip: str | None = None
     brain: Annotated[str, msgspec.Meta(pattern=NO_CONTROLS)]
     outcome: Outcome
     tokens: Annotated[int, msgspec.Meta(ge=0)]
@@ -69,20 +64,31 @@ class MetricsLine(msgspec.Struct, frozen=True):
     drafted: Annotated[int, msgspec.Meta(ge=0)] | None = None
     path: Annotated[str, msgspec.Meta(pattern=NO_CONTROLS)] = ""
 
-    @property
-    def turn(self) -> Turn:
+    def as_turn(self, number: int = 0, typed: bool = False) -> Turn:
         return Turn(
-            self.number,
+            number,
             self.brain,
             self.outcome,
             self.timestamps,
+            self.clip,
             tokens=self.tokens,
             drafted=self.drafted,
-            typed=self.source == TYPED,
+            typed=typed,
             speculative_s=self.hidden_ms / 1000,
             network_s=None if self.network_ms is None else self.network_ms / 1000,
             path=self.path,
         )
+
+
+class MetricsLine(StoredTurn, frozen=True, kw_only=True):
+    at: Annotated[datetime, msgspec.Meta(tz=True)]
+    session: str
+    number: int
+    source: Source
+
+    @property
+    def turn(self) -> Turn:
+        return self.as_turn(self.number, self.source == TYPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +108,8 @@ def read(folder: Path) -> Past:
     lines: list[MetricsLine] = []
     damaged = 0
     for file in _files(folder):
-        try:
+        with file_errors(file, "read"):
             content = read_file(file, KEPT_BYTES)
-        except OSError as error:
-            raise InputError(f"{file}: cannot be read: {error.strerror}.") from error
         for text in filter(bytes.strip, content.splitlines()):
             try:
                 lines.append(decoder.decode(text))
@@ -119,9 +123,8 @@ def _file(folder: Path, at: datetime) -> Path:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the metrics files, oldest first; the first two are those of voxtui 0.1.0."""
-    old = [folder.with_suffix(".older.jsonl"), folder.with_suffix(".jsonl")]
-    return [*filter(os.path.lexists, old), *sorted(folder.glob("*.jsonl"))]
+    """Return the metrics files, oldest first."""
+    return sorted(folder.glob("*.jsonl"))
 
 
 def _delete_oldest(folder: Path) -> None:
@@ -136,15 +139,6 @@ def _delete_oldest(folder: Path) -> None:
                 file.unlink()
 
 
-@dataclass(frozen=True, slots=True)
-class _Finished:
-    turn: Turn
-    source: Source
-    timestamps: Timestamps | None
-    """the timestamps of the turn, to which the screen may still add FIRST_SHOWN"""
-    at: datetime
-
-
 class MetricsWriter:
     """Appends each finished turn to today's file in `folder`, on its own thread.
 
@@ -156,7 +150,7 @@ class MetricsWriter:
         self._folder = folder
         self._session = uuid.uuid4().hex[:12]
         self._started: TurnStarted | None = None
-        self._finished: SimpleQueue[_Finished | None] = SimpleQueue()
+        self._finished = SimpleQueue[tuple[Turn, TurnStarted | None, datetime] | None]()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -187,9 +181,7 @@ class MetricsWriter:
                 started = self._started
                 if started is None or started.turn != turn.number:
                     started = None
-                source = _source(started.source if started else MICROPHONE)
-                timestamps = started.timestamps if started else None
-                self._finished.put(_Finished(turn, source, timestamps, datetime.now(UTC)))
+                self._finished.put((turn, started, datetime.now(UTC)))
                 if self._thread is None:
                     self._thread = threading.Thread(
                         target=self._write, name="voxtui-metrics", daemon=True
@@ -203,37 +195,21 @@ class MetricsWriter:
         _delete_oldest(self._folder)
         while (finished := self._finished.get()) is not None:
             try:
-                _append(_file(self._folder, finished.at), self._encoded(finished))
+                file = _file(self._folder, finished[-1])
+                append_line(file, self._encoded(*finished), most=DAY_BYTES)
             except OSError as error:
                 _log.info("the metrics file cannot be written: %s", error)
 
-    def _encoded(self, finished: _Finished) -> bytes:
-        turn, timestamps = finished.turn, finished.timestamps
-        if timestamps is not None:
-            if timestamps.at(Milestone.FIRST_SHOWN) is None:
+    def _encoded(self, turn: Turn, started: TurnStarted | None, at: datetime) -> bytes:
+        source = MICROPHONE
+        if started is not None:
+            source = started.source if started.source in OWN_SOURCES else "clip"
+            if started.timestamps.at(Milestone.FIRST_SHOWN) is None:  # the screen may still add it
                 self._closing.wait(LATE_SECONDS)
-            turn = replace(turn, timestamps=timestamps.since_release())
+            turn = replace(turn, timestamps=started.timestamps.since_release())
         own = {key: value for key, value in turn.as_json().items() if key not in WORDS_AND_NAMES}
-        about = {
-            "at": finished.at,
-            "session": self._session,
-            "number": turn.number,
-            "source": finished.source,
-        }
+        about = {"at": at, "session": self._session, "number": turn.number, "source": source}
         return msgspec.json.encode(about | own) + b"\n"
-
-
-def _append(file: Path, line: bytes) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    opened = open_regular(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-    try:
-        size = os.fstat(opened).st_size
-        if size and os.pread(opened, 1, size - 1) != b"\n":  # a full disk cut the last line off
-            line = b"\n" + line
-        if size + len(line) <= DAY_BYTES:
-            os.write(opened, line)
-    finally:
-        os.close(opened)
 
 
 @contextmanager
@@ -243,7 +219,3 @@ def metrics_writer(enabled: bool) -> Generator[MetricsWriter]:
         yield log
     finally:
         log.close()
-
-
-def _source(source: str) -> Source:
-    return cast("Source", source) if source in OWN_SOURCES else "clip"

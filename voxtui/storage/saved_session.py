@@ -45,56 +45,33 @@ class Record:
     turns: dict[int, SessionTurn] = field(default_factory=dict[int, SessionTurn])
 
     def take(self, event: Event) -> None:
+        """Note `event`. Drops the oldest speech beyond KEPT_SPEECH_SECONDS."""
         match event:
             case TurnStarted(number, source, _, replaces):
-                self.begin(number, source, replaces)
-            case Captured(number, utterance):
-                self.add_speech(number, utterance)
-            case UserWords(number, text):
-                self.add_words(number, text)
-            case SpokenUpTo(number, text):
-                self.cut(number, text)
-            case TurnFinished(result):
-                self.finish(result)
+                self.turns[number] = SessionTurn(source, replaces=replaces)
+            case Captured(number, utterance) if number in self.turns:
+                self.turns[number].utterance = utterance
+                seconds = 0.0
+                for turn in reversed(self.turns.values()):
+                    seconds += turn.utterance.seconds if turn.utterance else 0.0
+                    if seconds > KEPT_SPEECH_SECONDS and turn.utterance is not utterance:
+                        turn.utterance = None
+            case UserWords(number, text) if turn := self.turns.get(number):
+                turn.words = text
+            case SpokenUpTo(number, text) if turn := self.turns.get(number):
+                turn.heard_reply = text
+                if not text:  # the history keeps the turn before, too
+                    turn.replaces = None
+            case TurnFinished(result) if turn := self.turns.get(result.number):
+                turn.result = result
+                if turn.replaces is not None and result.reply:
+                    self.turns.pop(turn.replaces, None)
             case _:
                 pass
 
-    def begin(self, number: int, source: str, replaces: int | None = None) -> None:
-        self.turns[number] = SessionTurn(source, replaces=replaces)
-
-    def add_words(self, number: int, words: str) -> None:
-        if turn := self.turns.get(number):
-            turn.words = words
-
-    def cut(self, number: int, heard: str) -> None:
-        if turn := self.turns.get(number):
-            turn.heard_reply = heard
-            if not heard:  # the history keeps the turn before, too
-                turn.replaces = None
-
-    def finish(self, result: Turn) -> None:
-        if turn := self.turns.get(result.number):
-            turn.result = result
-            if turn.replaces is not None and result.reply:
-                self.turns.pop(turn.replaces, None)
-
-    def add_speech(self, number: int, utterance: Utterance) -> None:
-        """Add `utterance`, and drop the oldest speech beyond KEPT_SPEECH_SECONDS."""
-        if number not in self.turns:
-            return
-        self.turns[number].utterance = utterance
-        seconds = 0.0
-        for turn in reversed(self.turns.values()):
-            seconds += turn.utterance.seconds if turn.utterance else 0.0
-            if seconds > KEPT_SPEECH_SECONDS and turn.utterance is not utterance:
-                turn.utterance = None
-
     @property
     def finished(self) -> list[SessionTurn]:
-        """Return the finished turns, oldest first. Any thread.
-
-        Turns without a question and an answer are left out.
-        """
+        """Return the finished turns that have words or sound, oldest first. Any thread."""
         over = (turn for turn in list(self.turns.values()) if turn.result)
         return [turn for turn in over if turn.utterance or _words(turn) or _result(turn).reply]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.errors import InputError, strip_control_characters
+from voxtui.settings.files import file_errors
 
 PIECE_BYTES = 1 << 16
 
@@ -32,10 +33,8 @@ def open_text(path: Path) -> Iterator[str]:
     """
     if path == STDIN:
         return _decoded(0, "stdin")
-    try:
+    with file_errors(path, "read"):
         return _decoded(os.open(path, os.O_RDONLY | os.O_CLOEXEC), str(path))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
 
 
 def read_attachment(path: Path) -> Attachment:
@@ -70,7 +69,8 @@ def _decoded(descriptor: int, name: str) -> Iterator[str]:
     """the number of bytes so far"""
     try:
         while True:
-            data = os.read(descriptor, PIECE_BYTES)
+            with file_errors(name, "read"):
+                data = os.read(descriptor, PIECE_BYTES)
             if (nul := data.find(b"\0")) >= 0:
                 raise InputError(f"{name}: is not text: byte {read + nul} is NUL.")
             undecoded = len(decoder.getstate()[0])
@@ -84,8 +84,6 @@ def _decoded(descriptor: int, name: str) -> Iterator[str]:
                 yield text
             if not data:
                 return
-    except OSError as error:
-        raise InputError(f"{name}: cannot be read: {error.strerror}.") from error
     finally:
         if descriptor:
             os.close(descriptor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import msgspec
 
 from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import InputError, one_line
-from voxtui.settings.files import open_regular, read_file
+from voxtui.settings.files import append_line, file_errors, read_file
 from voxtui.skills.rules.normalise import strip_courtesy
 from voxtui.tools.words import LONGEST_REQUEST, request, tool
 
@@ -110,19 +109,8 @@ class Notes:
         note = re.sub(r"^[a-z]", lambda letter: letter[0].upper(), note)
         if self.lines()[-1:] == [note]:
             return ToolResult("", "That is in your notes already.")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            opened = open_regular(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-            try:
-                size = os.fstat(opened).st_size
-                # An editor may have left the last line without its end.
-                unended = size and os.pread(opened, 1, size - 1) != b"\n"
-                head = "\n" if unended else "" if size else HEAD
-                os.write(opened, f"{head}- {note}\n".encode())
-            finally:
-                os.close(opened)
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be written: {error.strerror}.") from error
+        with file_errors(self.path, "written"):
+            append_line(self.path, f"- {note}\n".encode(), HEAD.encode())
         return ToolResult("", f"Noted: {note.rstrip('.')}.")
 
     def find(self, arguments: str, cancelled: Flag) -> ToolResult:

@@ -128,7 +128,7 @@ class MainScreen(PromptScreen):
         self.program.push_screen(Question(KEEP, KEEP_YES, KEEP_NO), answered)
 
     def _resume(self, conversation: int | None) -> None:
-        if conversation is not None and conversation != self.session.log.current:
+        if conversation is not None and conversation != self.session.log.current.number:
             try:
                 self.show_past(self.session.conversation.resume(conversation))
             except InputError as error:

@@ -110,10 +110,7 @@ class Espeak:
 
 
 def _split(text: str) -> tuple[list[str], list[str]]:
-    """Return the pieces of `text` between punctuation, and the punctuation around them.
-
-    A piece without a letter or digit is empty.
-    """
+    """Return the pieces of `text` (empty without a letter), and the punctuation around them."""
     text = " ".join(text.translate(_QUOTES).split())
     words, signs, at = list[str](), list[str](), 0
     sign = ""

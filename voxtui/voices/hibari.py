@@ -151,10 +151,7 @@ def pause_after(clause: str) -> float:
 
 
 def trim(samples: Samples, rate: int, pause: float) -> Samples:
-    """Cut the silence around `samples`, fade both ends, and append `pause` seconds of silence.
-
-    Samples have shape (n,), float32, at `rate` Hz. Returns none if nothing is audible.
-    """
+    """Cut the silence around `samples`, fade both ends, and append `pause` seconds of silence."""
     import numpy as np
 
     heard = audible(samples)

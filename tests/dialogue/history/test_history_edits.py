@@ -101,6 +101,17 @@ def test_without_any_user_the_brain_speaks_first() -> None:
         assert talk.brain.manners[-1] == ReplyOptions()
 
 
+def test_without_any_user_a_request_is_answered_and_not_stored() -> None:
+    with talking(ScriptedBrain(["Hello."])) as talk:
+        talk.engine.post(UseReplyOptions(ReplyOptions("Be kind.")))
+        talk.engine.post(Answer(ReplyOptions("Greet the user.", 7), "Greet the user."))
+        assert talk.turn().reply == "Hello."
+        assert talk.brain.said == ["Greet the user."]
+        assert talk.brain.manners == [ReplyOptions("Be kind.", 7)]
+        talk.ask(at=1002.0)
+        assert said(talk.brain.pasts[-1]) == [("", "Hello.")]
+
+
 def test_a_manner_reaches_the_brain_before_the_first_sound() -> None:
     options = ReplyOptions("Be a pirate.", max_new_tokens=7)
     with talking() as talk:

@@ -168,17 +168,11 @@ class RemoteBrain:
         messages += call_messages(request.calls)
         called = StreamedCall()
         pieces = self._texts(parameters, messages, cancelled, timing, timestamps, called)
-        room = MAX_CHARACTERS_PER_TOKEN * most
-        for number, text in enumerate(pieces, 1):
-            if number > most:
-                return
-            if number == 1:
+        for number, text in enumerate(pieces):
+            if not number:
                 timestamps.record(Milestone.SENT, timing.sent_at)
                 timestamps.network_s = timing.network_s
-            yield Token(text[:room])
-            room -= len(text)
-            if room <= 0:
-                return
+            yield Token(text)
         if called.call is not None and not cancelled.is_set():
             timestamps.record(Milestone.SENT, timing.sent_at)
             yield called.call
@@ -203,12 +197,8 @@ class RemoteBrain:
         limit = 16 + int(utterance.seconds * TOKENS_PER_SECOND)
         parts = [_audio(utterance), {"type": "text", "text": TRANSCRIBE}]
         messages: list[Json] = [{"role": "user", "content": parts}]
-        room = MAX_CHARACTERS_PER_TOKEN * limit
         for text in self._texts({"max_tokens": limit, "temperature": 0}, messages, cancelled):
-            yield Token(text[:room])
-            room -= len(text)
-            if room <= 0:
-                return
+            yield Token(text)
 
     def close(self) -> None:
         self._chat.close()
@@ -256,7 +246,8 @@ class RemoteBrain:
     ) -> Generator[str, None, None]:
         body = parameters | {"messages": messages, "model": self._model, "stream": True}
         host = self._chat.host
-        finished = any_text = False
+        finished, pieces = False, 0
+        room = MAX_CHARACTERS_PER_TOKEN * parameters["max_tokens"]
         patience_s = MAX_WAITS * self._config.timeout_s
         waited_s, before = 0.0, time.monotonic()
         for event in self._events(body, timing):
@@ -274,25 +265,28 @@ class RemoteBrain:
             try:
                 parsed = msgspec.convert(event, _StreamEvent)
                 if called is not None:
-                    called.add(parsed.tool_calls)
+                    called.add(parsed.choice.content.tool_calls)
             except INVALID as error:
                 raise self._chat.invalid_response() from error
-            text, ended = parsed.piece
+            text = parsed.choice.text
             if timestamps is not None and parsed.usage is not None:
                 with suppress(*INVALID):  # some servers count in a way of their own
                     usage = msgspec.convert(parsed.usage, _Usage)
                     timestamps.tokens = usage.reply_tokens or timestamps.tokens
                     timestamps.prompt_tokens = usage.prompt_tokens or 0
-            finished = finished or ended
+            finished = finished or bool(parsed.choice.finish_reason)
             if text:
-                any_text = True
-                yield text
+                pieces += 1
+                if pieces > parameters["max_tokens"] or not room:  # the server ignores max_tokens
+                    return
+                yield text[:room]
+                room = max(0, room - len(text))
                 waited_s, before = 0.0, time.monotonic()
         if not finished:
             raise RemoteError(
                 f"{host}: connection closed before the end of the reply.", "Ask again."
             )
-        if not any_text and not (called and called.call):
+        if not pieces and not (called and called.call):
             raise RemoteError(
                 f"{self._model_name}: empty reply.",
                 "A model that reasons first needs a larger generation.max_new_tokens.",
@@ -422,6 +416,15 @@ class _Choice(msgspec.Struct):
     """the message in an answer that is not streamed"""
     finish_reason: Any = None
 
+    @property
+    def content(self) -> _Content:
+        return self.delta or self.message or _Content()
+
+    @property
+    def text(self) -> str:
+        text = self.content.content
+        return strip_control_characters(text) if isinstance(text, str) else ""
+
 
 class _Details(msgspec.Struct):
     reasoning_tokens: int | None = None
@@ -444,21 +447,8 @@ class _StreamEvent(msgspec.Struct):
     usage: Any = None
 
     @property
-    def tool_calls(self) -> Any:
-        choice = self.choices[0] if self.choices else None
-        content = choice and (choice.delta or choice.message)
-        return content.tool_calls if content else None
-
-    @property
-    def piece(self) -> tuple[str, bool]:
-        """Return the text of the event, and True at the end of the reply."""
-        if not self.choices:
-            return "", False
-        choice = self.choices[0]
-        content = choice.delta or choice.message
-        text = content.content if content else None
-        shown = strip_control_characters(text) if isinstance(text, str) else ""
-        return shown, bool(choice.finish_reason)
+    def choice(self) -> _Choice:
+        return self.choices[0] if self.choices else _Choice()
 
 
 def _user(before: str, clock: str, user_input: Utterance | str) -> Json:

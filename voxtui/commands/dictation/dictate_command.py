@@ -13,14 +13,12 @@ import click
 
 from voxtui import wiring
 from voxtui.commands.dictation import dictation_output as output
-from voxtui.commands.dictation.dictation import Dictated, Dictation
+from voxtui.commands.dictation.dictation import Dictated, Dictation, DictationView
 from voxtui.commands.dictation.dictation_daemon import Order, give_order, resident_command
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.schema import Config
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.tty_keys import Pressed, terminal_keys
-
-END_KEYS, DISCARD_KEY = b" \r\n\x04", b"\x1b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +30,7 @@ class DictateOptions:
 
 
 def run(config: Config, options: DictateOptions) -> bool:
-    """Record until a key or silence ends it, and deliver the text. Raises VoxtuiError.
-
-    Returns False if nothing was heard. Raises KeyboardInterrupt if the user discards it.
-    """
+    """Record until a key or silence ends it, and deliver the text. Return False without words."""
     check(config, options)
     return finish(_dictate(config, options.quiet), config, options)
 
@@ -43,9 +38,9 @@ def run(config: Config, options: DictateOptions) -> bool:
 def run_order(
     order: Order, config: Config, options: DictateOptions, arguments: Sequence[str]
 ) -> bool:
-    """Give `order` to the daemon; start it with `arguments` if it is not running.
+    """Give `order` to the daemon. Return False if it ended a recording without words.
 
-    Returns False if the order ended a recording without speech. Raises VoxtuiError.
+    `arguments` are the global options of a daemon that is started.
     """
     if order != "stop":  # the words of a recording that is on must not be lost
         check(config, options)
@@ -98,9 +93,9 @@ def _dictate(config: Config, quiet: bool) -> Dictated:
 def _ended(pressed: Pressed | None) -> float | None:
     """Return the time of a key that ends the dictation. Raises KeyboardInterrupt to discard it."""
     keys = pressed() if pressed else b""
-    if keys == DISCARD_KEY:
+    if keys == b"\x1b":
         raise KeyboardInterrupt
-    return time.monotonic() if any(key in END_KEYS for key in keys) else None
+    return time.monotonic() if any(key in b" \r\n\x04" for key in keys) else None
 
 
 def finish(dictated: Dictated, config: Config, options: DictateOptions) -> bool:
@@ -122,8 +117,8 @@ def finish(dictated: Dictated, config: Config, options: DictateOptions) -> bool:
     return True
 
 
-class CaptionLine:
-    """A DictationView on one line of stderr, which shows `prompt` once the microphone delivers."""
+class CaptionLine(DictationView):
+    """Captions on one line of stderr, which shows `prompt` once the microphone delivers."""
 
     def __init__(self, prompt: str, quiet: bool) -> None:
         self._prompt = prompt

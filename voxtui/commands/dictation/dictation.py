@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Protocol
 
 from voxtui.commands.segmentation import Segmenter
 from voxtui.dialogue.components.sound_devices import Devices, SoundDevices
@@ -48,25 +47,17 @@ class Dictated:
     """a sentence about the microphone or about omitted speech; may be empty"""
 
 
-class DictationView(Protocol):
-    """The display and sounds of a dictation."""
+class DictationView:
+    """The display and sounds of a dictation. This one shows nothing."""
 
     def listening(self) -> None:
         """Show that the microphone delivers, so that speech is recorded from now on. Any thread."""
-        ...
 
     def caption(self, text: str) -> None:
         """Show the words so far, whose end may still change."""
-        ...
 
-    def notice(self, sentence: str) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    opening: object
-    """the identity of the lost opening, see `SoundDevices.is_in_use`"""
-    message: str
+    def notice(self, sentence: str) -> None:
+        pass
 
 
 class Dictation:
@@ -79,7 +70,8 @@ class Dictation:
         self._devices = SoundDevices(devices, self._take_frame, self._take_loss)
         self._silence_s = silence_s
         self._view = view
-        self._arrived: SimpleQueue[Frame | Loss] = SimpleQueue()
+        self._arrived: SimpleQueue[Frame | tuple[object, str]] = SimpleQueue()
+        """frames, and losses of the microphone as `_take_loss` gets them"""
         self._listening = False
         """whether the microphone has delivered a frame since it was last opened"""
         self._last_at = 0.0
@@ -126,7 +118,7 @@ class Dictation:
                     waited = 0.0
                     self._push(item, segmenter, to_text)
                 elif item is not None:
-                    self._replace(item)
+                    self._replace(*item)
                 elif self._devices.missing:
                     self._show(self._devices.look())
                 end = ended() if end is None else end
@@ -150,14 +142,14 @@ class Dictation:
         self._arrived.put(frame)
 
     def _take_loss(self, opening: object, message: str) -> None:
-        self._arrived.put(Loss(opening, message))
+        self._arrived.put((opening, message))
 
     # On the thread of `listen`.
 
-    def _replace(self, loss: Loss) -> None:
-        if self._devices.is_in_use(loss.opening):
-            self._problem = loss.message
-            self._view.notice(loss.message)
+    def _replace(self, opening: object, message: str) -> None:
+        if self._devices.is_in_use(opening):
+            self._problem = message
+            self._view.notice(message)
             self._listening = False
             self._show(self._devices.replace_microphone())
 

@@ -14,9 +14,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -24,15 +23,14 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from voxtui import wiring
-from voxtui.commands.dictation.dictation import SILENT_SECONDS, Dictated, Dictation
-from voxtui.commands.dictation.lent_recogniser import borrowed, runtime_folder
+from voxtui.commands.dictation.dictation import SILENT_SECONDS, Dictated, Dictation, DictationView
+from voxtui.commands.dictation.lent_recogniser import borrowed, owned_socket, runtime_folder
 from voxtui.dialogue.protocols import StopFlag
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.schema import Config, DictateConfig
 
 Order: TypeAlias = Literal["start", "stop", "toggle"]
-AnyOrder: TypeAlias = Literal["start", "stop", "toggle", "listen"]
 State: TypeAlias = Literal["listening", "idle", "heard", "stale"]
 
 IDLE_SECONDS = 600.0
@@ -41,14 +39,8 @@ IDLE_SECONDS = 600.0
 FORGOTTEN_SECONDS = 60.0
 """Silence after which the microphone is closed. The words then wait for `--stop`."""
 
-START_SECONDS = 20.0
-
 ANSWER_SECONDS = 120.0
 """Timeout of an answer, which includes recognition, perhaps by a slow remote brain."""
-
-MESSAGE_SECONDS = 1.0
-
-RETRY_SECONDS = 0.05
 
 POLL_SECONDS = 0.1
 """Interval at which a client that waits for words checks for a cancel."""
@@ -57,7 +49,7 @@ LARGEST_MESSAGE = 1 << 20
 
 
 class Message(msgspec.Struct):
-    order: AnyOrder
+    order: Order | Literal["listen"]
     settings: str
     """the `fingerprint` of the client's settings"""
     seconds: float = 0.0
@@ -73,7 +65,6 @@ class OrderResult(msgspec.Struct):
 
 
 LENT = OrderResult("idle", error="A program is listening now, through `voxtui mcp`.")
-DICTATING = OrderResult("idle", error="The microphone is dictating: `voxtui dictate --stop`.")
 
 
 def fingerprint(config: Config) -> str:
@@ -122,10 +113,7 @@ class Listening:
 
 @contextmanager
 def listening(config: Config, seconds: float, command: Sequence[str]) -> Generator[Listening]:
-    """Open the daemon's microphone for one utterance of up to `seconds`.
-
-    Leaving the context closes it. Raises VoxtuiError.
-    """
+    """Open the daemon's microphone inside the context, for one utterance of up to `seconds`."""
     message = Message("listen", fingerprint(config), seconds)
     with _connected(message, command, starts=True) as (connection, _):
         yield Listening(connection)
@@ -138,7 +126,7 @@ def _connected(
     """Yield the connection and the answer to `message`; if `starts`, start `command` if needed."""
     path = runtime_folder() / "dictate.sock"
     started: subprocess.Popen[bytes] | None = None
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         with socket.socket(socket.AF_UNIX) as connection:
             answer = _ask(connection, path, message)
@@ -160,7 +148,7 @@ def _connected(
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        time.sleep(RETRY_SECONDS)  # the other process creates the socket: nothing to wait on
+        time.sleep(0.05)  # the other process creates the socket: nothing to wait on
     raise InputError("The dictation process did not start.", "`voxtui doctor` says more.")
 
 
@@ -193,54 +181,21 @@ def _read(connection: socket.socket) -> OrderResult | None:
 
 def serve(config: Config) -> None:
     """Obey orders until none came for IDLE_SECONDS. Return at once if another daemon is running."""
-    # Imported here, because the process that gives an order needs no lock.
-    from filelock import FileLock, Timeout
-
-    folder = runtime_folder()
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(FileLock(folder / "dictate.lock", timeout=0, mode=0o600))
-        except Timeout:
-            return
-        path = folder / "dictate.sock"
-        path.unlink(missing_ok=True)  # of a process that was killed: the lock is ours
-        listening = stack.enter_context(socket.socket(socket.AF_UNIX))
-        listening.bind(str(path))
-        stack.callback(path.unlink, missing_ok=True)
-        listening.listen()
-        stack.enter_context(closing(resident := DictationDaemon(config)))
-        resident.serve(listening)
-
-
-@dataclass(slots=True)
-class _Listener:
-    connection: socket.socket
-    deadline: float
-    """the monotonic seconds at which the recording ends"""
-    over: bool = False
-    """whether the recording's thread has answered or is about to; written by that thread"""
-
-    def ended_at(self) -> float | None:
-        # The client sends nothing more, so there is something to read once it has disconnected.
-        disconnected = select.select([self.connection], [], [], 0)[0]
-        now = time.monotonic()
-        return now if disconnected or now >= self.deadline else None
+    with owned_socket("dictate") as listening:
+        if listening is not None:
+            with closing(DictationDaemon(config)) as daemon:
+                daemon.serve(listening)
 
 
 class DictationDaemon:
-    """Records on one thread when ordered to. Everything else happens on another thread."""
+    """Obeys orders. Each recording has a thread of its own."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._fingerprint = fingerprint(config)
         self._loaded = ExitStack()
         self._to_text: wiring.SpeechToText | None = None
-        self._recording: threading.Thread | None = None
-        self._listener: _Listener | None = None
-        """the client of the recording in progress, if only this client may end it"""
-        self._ended_at: float | None = None
-        self._dictated = Dictated("", "")
-        self._error = ""
+        self._recording: _Recording | None = None
 
     def serve(self, listening: socket.socket) -> None:
         listening.settimeout(IDLE_SECONDS)
@@ -248,73 +203,67 @@ class DictationDaemon:
             try:
                 connection, _ = listening.accept()
             except TimeoutError:
-                if self._recording is None or not self._recording.is_alive():
+                if self._recording is None or not self._recording.thread.is_alive():
                     return
                 continue
             with connection:
                 message = _message(connection)
                 if message is None:
                     continue
-                if self._listener and self._listener.over and self._recording:
-                    self._recording.join()
-                    self._recording = self._listener = None
+                if self._recording and self._recording.answered:
+                    self._recording.thread.join()
+                    self._recording = None
                 stale = self._recording is None and message.settings != self._fingerprint
-                if not stale and message.order == "listen":
-                    self._listen(connection.dup(), message.seconds)
-                    continue
-                answer = OrderResult("stale") if stale else self.obey(message.order)
-                _send(connection, answer)
+                if stale:
+                    answer = OrderResult("stale")
+                elif message.order == "listen":
+                    answer = self._listen(connection, message.seconds)
+                else:
+                    answer = self.obey(message.order)
+                if answer is not None:
+                    _send(connection, answer)
             if stale:
                 return
 
-    def obey(self, order: AnyOrder) -> OrderResult:
-        if self._listener is not None:
+    def obey(self, order: Order) -> OrderResult:
+        if self._recording is None:
+            return OrderResult("idle") if order == "stop" else self._start()
+        if self._recording.listener is not None:
             return LENT
-        match order:
-            case "start" if self._recording is not None and self._recording.is_alive():
-                return OrderResult("listening")
-            case "start":
-                return self._start()
-            case "stop" if self._recording is None:
-                return OrderResult("idle")
-            case "toggle" if self._recording is None:
-                return self._start()
-            case _:
-                return self._stop()
+        if order == "start":
+            running = self._recording.thread.is_alive()
+            return OrderResult("listening") if running else self._start()
+        return self._stop()
 
     def close(self) -> None:
         if self._recording is not None:
             self._stop()
         self._loaded.close()
 
-    def _listen(self, connection: socket.socket, seconds: float) -> None:
+    def _listen(self, connection: socket.socket, seconds: float) -> OrderResult | None:
+        """Record for the program at `connection`. Return an error; else the recording answers."""
         if self._recording is not None:
-            result = LENT if self._listener else DICTATING
-        else:
-            result = self._start(_Listener(connection, time.monotonic() + seconds))
-        if result.error:
-            _send(connection, result)
-            connection.close()
+            dictating = "The microphone is dictating: `voxtui dictate --stop`."
+            return LENT if self._recording.listener else OrderResult("idle", error=dictating)
+        listener = connection.dup()
+        result = self._start(listener, seconds)
+        if not result.error:
+            return None
+        listener.close()
+        return result
 
-    def _start(self, listener: _Listener | None = None) -> OrderResult:
+    def _start(self, listener: socket.socket | None = None, seconds: float = 0.0) -> OrderResult:
         """Begin a recording. It is announced once the microphone delivers and the user may speak.
 
         Without a `listener`, wait for that.
         """
-        silence_s = self._config.vad.end_ms / 1000 if listener else FORGOTTEN_SECONDS
-        began = Began(listener)
-        dictation = Dictation(wiring.microphone_alone(self._config), silence_s, began)
+        recording = _Recording(self._config, self._own, listener, seconds)
         try:
-            dictation.open()
+            recording.start()
         except VoxtuiError as error:
             return OrderResult("idle", error=str(error))
-        self._ended_at, self._error, self._dictated = None, "", Dictated("", "")
-        self._listener = listener
-        self._recording = threading.Thread(
-            target=self._record, args=(dictation, began), name="voxtui-dictation"
-        )
-        self._recording.start()
-        if listener or (began.event.wait(SILENT_SECONDS) and began.delivers):
+        self._recording = recording
+        if listener or (recording.began.wait(SILENT_SECONDS) and recording.delivers):
             if not listener and self._config.dictate.sound:
                 play = partial(play_cue, self._config)
                 threading.Thread(target=play, name="voxtui-cue", daemon=True).start()
@@ -323,41 +272,11 @@ class DictationDaemon:
         return OrderResult("idle", error=result.error or result.problem)
 
     def _stop(self) -> OrderResult:
-        assert self._recording is not None
-        self._ended_at = time.monotonic()
-        self._recording.join()
-        self._recording = None
-        return self._result()
-
-    def _result(self) -> OrderResult:
-        return OrderResult("heard", self._dictated.text, self._dictated.problem, self._error)
-
-    # Runs on the thread of a recording.
-
-    def _record(self, dictation: Dictation, began: Began) -> None:
-        listener = began.listener
-
-        def ended_at() -> float | None:
-            return self._ended_at or (listener.ended_at() if listener else None)
-
-        try:
-            lent = borrowed(self._config, lambda: self._own().recognise) if listener else None
-            to_text = wiring.SpeechToText(lent, "", repeats=False) if lent else self._own()
-            detector = wiring.build_detector(self._config)
-            self._dictated = dictation.listen(self._config.vad, detector, to_text, ended_at)
-        except VoxtuiError as error:
-            self._error = str(error)
-        except Exception as error:  # noqa: BLE001 - the process that gives the next order says it
-            self._error = f"The dictation failed: {error!r}."
-        finally:
-            dictation.close()
-            began.event.set()
-        if listener:
-            listener.over = True
-            if not began.delivers:
-                self._error = self._error or self._dictated.problem
-            _send(listener.connection, self._result())
-            listener.connection.close()
+        recording, self._recording = self._recording, None
+        assert recording is not None
+        recording.ended_at = time.monotonic()
+        recording.thread.join()
+        return recording.result
 
     def _own(self) -> wiring.SpeechToText:
         """Return the daemon's own recogniser, which the first call loads. Raises ModelError."""
@@ -367,26 +286,73 @@ class DictationDaemon:
         return self._to_text
 
 
-class Began:
-    """A DictationView without a screen, which reports that a dictation began or failed."""
+class _Recording(DictationView):
+    """A recording on a thread of its own. A program at `listener` is the only one that may end it.
 
-    def __init__(self, listener: _Listener | None) -> None:
+    `own` returns the daemon's recogniser. The recording of a program ends after `seconds`, too.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        own: Callable[[], wiring.SpeechToText],
+        listener: socket.socket | None,
+        seconds: float,
+    ) -> None:
+        self._config = config
+        self._own = own
         self.listener = listener
-        self.event = threading.Event()
-        """the event that is set when the microphone delivers, or the dictation is over"""
+        self._deadline = time.monotonic() + seconds
+        self.ended_at: float | None = None
+        silence_s = config.vad.end_ms / 1000 if listener else FORGOTTEN_SECONDS
+        self._dictation = Dictation(wiring.microphone_alone(config), silence_s, self)
+        self.thread = threading.Thread(target=self._run, name="voxtui-dictation")
+        self.began = threading.Event()
+        """the event that is set when the microphone delivers, or the recording is over"""
         self.delivers = False
+        self.answered = False
+        """whether the listener has its result, or gets it now"""
+        self.result = OrderResult("heard")
+
+    def start(self) -> None:
+        self._dictation.open()
+        self.thread.start()
 
     def listening(self) -> None:
         if self.listener and not self.delivers:
-            _send(self.listener.connection, OrderResult("listening"))
+            _send(self.listener, OrderResult("listening"))
         self.delivers = True
-        self.event.set()
+        self.began.set()
 
-    def caption(self, text: str) -> None:
-        pass
+    def _run(self) -> None:
+        config, result = self._config, self.result
+        try:
+            lent = borrowed(config, lambda: self._own().recognise) if self.listener else None
+            to_text = wiring.SpeechToText(lent, "", repeats=False) if lent else self._own()
+            detector = wiring.build_detector(config)
+            dictated = self._dictation.listen(config.vad, detector, to_text, self._ended)
+            result.text, result.problem = dictated.text, dictated.problem
+        except VoxtuiError as error:
+            result.error = str(error)
+        except Exception as error:  # noqa: BLE001 - the process that gives the next order says it
+            result.error = f"The dictation failed: {error!r}."
+        finally:
+            self._dictation.close()
+            self.began.set()
+        if self.listener is not None:
+            if not self.delivers:
+                result.error = result.error or result.problem
+            self.answered = True
+            _send(self.listener, result)
+            self.listener.close()
 
-    def notice(self, sentence: str) -> None:
-        pass
+    def _ended(self) -> float | None:
+        if self.listener is None:
+            return self.ended_at
+        # The client sends nothing more, so there is something to read once it has disconnected.
+        disconnected = select.select([self.listener], [], [], 0)[0]
+        now = time.monotonic()
+        return now if disconnected or now >= self._deadline else self.ended_at
 
 
 def play_cue(config: Config) -> None:
@@ -407,7 +373,7 @@ def _send(connection: socket.socket, result: OrderResult) -> None:
 
 
 def _message(connection: socket.socket) -> Message | None:
-    connection.settimeout(MESSAGE_SECONDS)
+    connection.settimeout(1)
     with suppress(OSError, msgspec.DecodeError):
         line = connection.makefile("rb").readline(LARGEST_MESSAGE)
         return msgspec.json.decode(line, type=Message)

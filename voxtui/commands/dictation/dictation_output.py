@@ -23,14 +23,6 @@ from voxtui.settings.paths import read_config, user_path
 
 Target: TypeAlias = Literal["stdout", "clipboard", "tmux", "type"]
 
-PROGRAM_SECONDS = 10
-"""Timeout of a program that takes the text."""
-
-HOOK_SECONDS = 60
-
-DISPLAY_SECONDS = 1.0
-"""Timeout of the connection to a display."""
-
 BUFFER = "voxtui"
 """The name of the tmux buffer, which is deleted after the paste."""
 
@@ -81,7 +73,7 @@ def run_hook(text: str, command: str) -> str:
         given.seek(0)
         try:
             done = subprocess.run(
-                shlex.split(command), stdin=given, stdout=printed, timeout=HOOK_SECONDS, check=False
+                shlex.split(command), stdin=given, stdout=printed, timeout=60, check=False
             )
             printed.seek(0)
             output = printed.read().decode()
@@ -188,7 +180,7 @@ def wayland_answers() -> bool:
 
 def _connects(family: socket.AddressFamily, address: str | tuple[str, int]) -> bool:
     with socket.socket(family) as connection, suppress(OSError):
-        connection.settimeout(DISPLAY_SECONDS)
+        connection.settimeout(1)
         connection.connect(address)
         return True
     return False
@@ -246,7 +238,7 @@ def _hand_over(text: str, command: Sequence[str], stays: bool = False) -> str:
             input=text.encode(),
             stdout=subprocess.DEVNULL if stays else subprocess.PIPE,
             stderr=subprocess.DEVNULL if stays else subprocess.PIPE,
-            timeout=PROGRAM_SECONDS,
+            timeout=10,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

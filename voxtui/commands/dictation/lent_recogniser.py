@@ -28,16 +28,9 @@ if TYPE_CHECKING:
     from voxtui.dialogue.protocols import Brain
     from voxtui.settings.schema import Config
 
-SOCKET = "recogniser.sock"
-
 LONGEST_LINE = 1 << 16
 
 MOST_SAMPLES = 16_000 * 120
-
-REQUEST_SECONDS = 5.0
-"""Maximum wait of the window for the rest of a request."""
-
-ANSWER_SECONDS = 30.0
 
 BROKEN = (OSError, msgspec.MsgspecError)
 """Errors of a connection whose other end has closed or sends invalid data."""
@@ -79,31 +72,40 @@ def settings_of(config: Config) -> str:
 
 
 @contextmanager
+def owned_socket(name: str) -> Generator[socket.socket | None]:
+    """Yield a listening socket in the runtime folder, or None if another process owns `name`."""
+    # Imported here, because a process that only connects needs no lock.
+    from filelock import FileLock, Timeout
+
+    folder = runtime_folder()
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(FileLock(folder / f"{name}.lock", timeout=0, mode=0o600))
+        except Timeout:
+            yield None
+            return
+        path = folder / f"{name}.sock"
+        path.unlink(missing_ok=True)  # of a process that was killed: the lock is ours
+        listening = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listening.bind(str(path))
+        stack.callback(path.unlink, missing_ok=True)
+        path.chmod(0o600)
+        listening.listen()
+        yield listening
+
+
+@contextmanager
 def lent(brain: Callable[[], Brain], settings: Callable[[], str]) -> Generator[None]:
     """Answer requests on a thread inside the context. Does nothing if another window does.
 
     `brain` may raise ModelError while none is loaded.
     """
-    from filelock import FileLock, Timeout
-
     with ExitStack() as stack:
-        try:
-            folder = runtime_folder()
-            stack.enter_context(FileLock(folder / "recogniser.lock", timeout=0, mode=0o600))
-            path = folder / SOCKET
-            path.unlink(missing_ok=True)  # of a window that was killed: the lock is ours
-            listening = stack.enter_context(socket.socket(socket.AF_UNIX))
-            listening.bind(str(path))
-            path.chmod(0o600)
-            listening.listen()
-        except (InputError, OSError, Timeout):
-            yield
-            return
-        thread = Thread(target=_serve, args=(listening, brain, settings), name="voxtui-lent")
-        thread.daemon = True
-        thread.start()
-        stack.callback(path.unlink, missing_ok=True)
-        stack.callback(listening.shutdown, socket.SHUT_RDWR)
+        with suppress(InputError, OSError):
+            if listening := stack.enter_context(owned_socket("recogniser")):
+                serving = (listening, brain, settings)
+                Thread(target=_serve, args=serving, name="voxtui-lent", daemon=True).start()
+                stack.callback(listening.shutdown, socket.SHUT_RDWR)
         yield
 
 
@@ -115,7 +117,7 @@ def _serve(
             connection, _ = listening.accept()
         except OSError:  # closed
             return
-        connection.settimeout(REQUEST_SECONDS)
+        connection.settimeout(5)
         with connection, connection.makefile("rb") as sent, suppress(*BROKEN):
             request = msgspec.json.decode(sent.readline(LONGEST_LINE), type=Request)
             data = sent.read(4 * request.samples)
@@ -143,7 +145,7 @@ def borrowed(config: Config, own: Callable[[], Recognise]) -> Recognise | None:
     `own` loads another one, in case the window is closed meanwhile.
     """
     try:
-        path = runtime_folder() / SOCKET
+        path = runtime_folder() / "recogniser.sock"
         if not _ask(path, config, b"").is_lent:
             return None
     except (InputError, *BROKEN):
@@ -161,7 +163,7 @@ def borrowed(config: Config, own: Callable[[], Recognise]) -> Recognise | None:
 
 def _ask(path: Path, config: Config, data: bytes) -> Answer:
     with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as received:
-        connection.settimeout(ANSWER_SECONDS)
+        connection.settimeout(30)
         connection.connect(str(path))
         line = msgspec.json.encode(Request(settings_of(config), len(data) // 4))
         connection.sendall(line + b"\n" + data)

@@ -41,10 +41,6 @@ MEMORY_GB = 3.0
 DISK_GB = 1.3
 """Disk space for the default chat model and the part that is being fetched."""
 
-CONTROL_GROUPS = Path("/sys/fs/cgroup")
-
-USE_KOKORO = 'Kokoro speaks five others: voice.engine = "kokoro".'
-
 Verdict = Literal["ok", "missing", "note"]
 
 
@@ -156,7 +152,8 @@ def languages(config: Config) -> Iterator[Finding]:
             yield Finding("note", what, f"Set brain.language. {how_to_install('languages')}")
         return
     if config.voice.engine == "embedded":
-        yield Finding("note", "languages: the embedded voice speaks English only", USE_KOKORO)
+        fix = 'Kokoro speaks five others: voice.engine = "kokoro".'
+        yield Finding("note", "languages: the embedded voice speaks English only", fix)
         return
     if language and language not in VOICES:
         what = f"languages: there is no {LANGUAGES[language]} voice, so answers are text only"
@@ -212,10 +209,9 @@ def _whisper(config: Config) -> Finding:
         verdict: Verdict = "note" if _prefers_voxtral(config) else "missing"
         name = LANGUAGES[config.brain.language]
         return _checked("Whisper", lambda: _whisper_weights(config, name), verdict)
+    what = f"{WHISPER.name} ({size}) is not here, nor needed for English"
     if whisper.is_here():
         what = f"{WHISPER.name} ({size}); `dictate` takes seconds for long parts by it, too"
-        return Finding("ok", f"other languages: {what}")
-    what = f"{WHISPER.name} ({size}) is not here, nor needed for English"
     return Finding("ok", f"other languages: {what}")
 
 
@@ -253,7 +249,7 @@ def _memory() -> Iterator[Finding]:
 
 
 def _memory_amounts() -> Iterator[tuple[str, float]]:
-    limit = control_group_limit(Path("/proc/self/cgroup"), CONTROL_GROUPS)
+    limit = control_group_limit(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
     with suppress(AttributeError, ValueError, OSError):
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         yield "in all", whole / 1e9
@@ -324,21 +320,17 @@ def _terminal() -> Iterator[Finding]:
     count = colours()
     yield Finding("ok", f"colours: {'16 million' if count == 1 << 24 else count}")
     releases = reports_key_release()
-    if releases is not None:
-        yield _talk_key(releases)
+    if releases:
+        yield Finding("ok", "talk key: this terminal reports its release, so hold it to talk")
+    elif releases is not None:
+        yield Finding(
+            "note",
+            "talk key: this terminal does not report its release, so taps start and end",
+            "To hold it: kitty, Ghostty, foot, iTerm2 and others, outside tmux.",
+        )
     encoding = sys.stdout.encoding
     if encoding.lower().replace("-", "") != "utf8":
         yield Finding("note", f"terminal: its encoding is {encoding}", "export LANG=C.UTF-8")
-
-
-def _talk_key(releases: bool) -> Finding:
-    if releases:
-        return Finding("ok", "talk key: this terminal reports its release, so hold it to talk")
-    return Finding(
-        "note",
-        "talk key: this terminal does not report its release, so taps start and end",
-        "To hold it: kitty, Ghostty, foot, iTerm2 and others, outside tmux.",
-    )
 
 
 def _gpu(config: Config) -> Iterator[Finding]:
@@ -346,7 +338,10 @@ def _gpu(config: Config) -> Iterator[Finding]:
     try:
         gpu = cuda.first_gpu()
     except ModelError as error:
-        yield _no_gpu(config, error)
+        if brain == "voxtral":
+            yield Finding("note", f"GPU: none. {error} Voxtral will be slow.")
+        else:
+            yield Finding("ok", f"GPU: none. {error} The embedded brain does not need one.")
     else:
         yield _gpu_memory(gpu)
         yield _checked("torch", cuda.check_torch, "note")
@@ -360,12 +355,6 @@ def _gpu(config: Config) -> Iterator[Finding]:
         yield _checked("Voxtral", lambda: _voxtral_weights(config), "missing")
 
 
-def _no_gpu(config: Config, error: ModelError) -> Finding:
-    if config.brain.name == "voxtral":
-        return Finding("note", f"GPU: none. {error} Voxtral will be slow.")
-    return Finding("ok", f"GPU: none. {error} The embedded brain does not need one.")
-
-
 def _gpu_memory(gpu: cuda.Gpu) -> Finding:
     what = f"GPU: {gpu.name}, {gpu.memory / 1e9:.1f} GB of memory, {gpu.free / 1e9:.1f} GB free"
     if gpu.memory < cuda.VOXTRAL_MEMORY:
@@ -373,8 +362,7 @@ def _gpu_memory(gpu: cuda.Gpu) -> Finding:
         return Finding("note", what, fix)
     if gpu.free < cuda.VOXTRAL_FREE:
         needed = f"Voxtral needs {cuda.VOXTRAL_FREE / 1e9:g} GB of it"
-        fix = f"{needed}; `nvidia-smi` says what has the rest."
-        return Finding("note", what, fix)
+        return Finding("note", what, f"{needed}; `nvidia-smi` says what has the rest.")
     return Finding("ok", what)
 
 

@@ -16,10 +16,7 @@ from voxtui.settings.sources import with_value
 
 
 def run(config: Config) -> bool:
-    """Load Voxtral and try the fast path, whatever the last result. Return True if it works.
-
-    Raises ModelError if Voxtral cannot be loaded, or if the attempt made the GPU unusable.
-    """
+    """Load Voxtral and try the fast path, whatever the last result. Return True if it works."""
     check_voxtral()
     directory = voxtral_directory(config.brain.voxtral.model)
     Marker().remove()

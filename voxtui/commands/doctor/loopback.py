@@ -16,10 +16,7 @@ from voxtui.wiring import build_microphone, build_speaker
 
 
 def run(audio: AudioConfig) -> bool:
-    """Measure the configured devices and save their offset. Return False if too few were heard.
-
-    Raises DeviceError and InputError.
-    """
+    """Measure the configured devices and save their offset. Return False if too few were heard."""
     speaker, microphone = build_speaker(audio.output), build_microphone(audio.input)
     click.echo(f"{CHIRPS} chirps, as loud as the speaker is set …")
     with native_stderr_in(native_log()):

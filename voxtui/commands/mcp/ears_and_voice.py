@@ -28,9 +28,6 @@ LONGEST_SECONDS = 60
 ANSWER_SECONDS = 30.0
 """Maximum length of an answer to `converse`."""
 
-TURN_SECONDS = 0.1
-"""Interval at which a call that waits for another one checks for a cancel."""
-
 
 class EarsAndVoice:
     """Speaks and listens for one program. Each call blocks; any thread, one call at a time."""
@@ -66,20 +63,14 @@ class EarsAndVoice:
         """Yield the open speaker, once no other assistant of this user speaks or listens."""
         from filelock import FileLock, Timeout
 
-        lock = FileLock(runtime_folder() / "mcp.lock", timeout=TURN_SECONDS, mode=0o600)
-        while True:
-            try:
-                lock.acquire()
-                break
-            except Timeout:
-                if stopped.is_set():
-                    raise InputError("The call was cancelled.") from None
+        lock = FileLock(runtime_folder() / "mcp.lock", mode=0o600)
         try:
-            with closing(build_speaker(self._config.audio.output)) as speaker:
-                speaker.open()
-                yield speaker
-        finally:
-            lock.release()
+            acquired = lock.acquire(cancel_check=stopped.is_set)
+        except Timeout:
+            raise InputError("The call was cancelled.") from None
+        with acquired, closing(build_speaker(self._config.audio.output)) as speaker:
+            speaker.open()
+            yield speaker
 
     def _speak(self, text: str, speaker: Speaker, stopped: StopFlag) -> None:
         if self._worker is None:

@@ -40,10 +40,7 @@ class History:
         return last if last is not None and not last.reply and not last.attached else None
 
     def add(self, turn: PastTurn, heard: str, by_rule: bool = False) -> None:
-        """Add `turn` with the `heard` part of its reply, unless nothing was heard.
-
-        `by_rule`: the reply is not the brain's own, so the history may be longer (DELAY).
-        """
+        """Add `turn` with the `heard` part of its reply. After a rule it may be longer (DELAY)."""
         tokens = _tokens_within(turn.reply, len(heard))
         if any(token.text for token in tokens):
             added = replace(turn, reply=tokens)

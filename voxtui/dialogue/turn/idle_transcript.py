@@ -54,12 +54,6 @@ class IdleTranscript:
         self._committed, self._due_at = turn, time.monotonic() + UNASKED_SECONDS
         self._steps = self._transcribe(turn, utterance)
 
-    def leave(self, turn: LiveTurn) -> None:
-        """End the transcription of `turn`, because its answer recognises the words."""
-        if self._committed is turn:
-            self._committed = None
-            self.end()
-
     def step(self) -> None:
         assert self._steps is not None
         try:
@@ -74,10 +68,14 @@ class IdleTranscript:
             if isinstance(error, ModelLost) and self._dialogue.components.has_next_brain:
                 self._prefill.replace_lost_brain(error)
 
-    def end(self) -> None:
-        """End the transcription; first finish that of a committed utterance."""
+    def end(self, answered: LiveTurn | None = None) -> None:
+        """End the transcription; first finish that of a committed utterance.
+
+        That of `answered` is not finished, because its answer recognises the words.
+        """
         while (
             self._committed is not None
+            and self._committed is not answered
             and self._steps is not None
             and not self._dialogue.components.closing
         ):

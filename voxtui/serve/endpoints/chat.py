@@ -198,16 +198,11 @@ def until_stop(texts: Iterator[str], stops: Sequence[str]) -> Iterator[str]:
     held = ""
     for text in texts:
         held += text
-        found = [at for stop in stops if (at := held.find(stop)) >= 0]
-        if found:
+        if found := [at for stop in stops if (at := held.find(stop)) >= 0]:
             held = held[: min(found)]
             break
-        sure = len(held)
-        for stop in stops:
-            for length in range(min(len(stop) - 1, len(held)), 0, -1):
-                if held.endswith(stop[:length]):
-                    sure = min(sure, len(held) - length)
-                    break
+        begun = (n for stop in stops for n in range(1, len(stop)) if held.endswith(stop[:n]))
+        sure = len(held) - max(begun, default=0)
         if sure:
             yield held[:sure]
             held = held[sure:]

@@ -14,7 +14,7 @@ from msgspec import Meta
 from voxtui.dialogue.protocols import ReplyOptions
 from voxtui.serve.endpoints.json_schema import check_schema
 from voxtui.serve.endpoints.transcriptions import check_model
-from voxtui.serve.function_tools import Function, choice_of, tools_of
+from voxtui.serve.function_tools import Function, tools_of
 from voxtui.serve.openai_types import HttpError, decoded
 
 LONGEST_TEXT = 4000
@@ -136,21 +136,20 @@ class ChatCompletion(msgspec.Struct):
 
     @property
     def functions(self) -> list[Function]:
-        offered = self.tools if self.tool_choice != "none" else None
-        return [tool.function for tool in offered or ()]
+        return [tool.function for tool in self.tools or ()]
 
     def style(self, instructions: str | None) -> ReplyOptions:
         """Return the options of the answer. Raises HttpError."""
         schema, choice = self.json_schema, self.tool_choice or "auto"
         name = choice.function.name if isinstance(choice, NamedTool) else choice
-        functions = self.functions
+        tools, tool_choice = tools_of(self.functions, name)
         return ReplyOptions(
             instruction=instructions or (JSON_ONLY if schema else None),
             max_new_tokens=self.max_completion_tokens or self.max_tokens,
             voice="none",
             json_schema=schema,
-            tools=tools_of(functions),
-            tool_choice="auto" if name == "none" else choice_of(name, functions),
+            tools=tools,
+            tool_choice=tool_choice,
         )
 
     @property

@@ -20,7 +20,7 @@ from voxtui.errors import InputError, VoxtuiError
 from voxtui.serve import openai_types
 from voxtui.serve.http_exchange import Endpoint, Exchange
 from voxtui.serve.openai_types import HttpError, failed
-from voxtui.serve.upload import FormField, Spool, form
+from voxtui.serve.upload import Spool, form
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
@@ -136,26 +136,6 @@ def _unsupported(name: str, value: str, supported: str) -> HttpError:
     )  # fmt: skip
 
 
-@dataclass(slots=True)
-class Times:
-    """Monotonic seconds. Upload, decoding and recognition overlap, so their sum is larger."""
-
-    began_at: float = field(default_factory=time.monotonic)
-    uploaded_at: float = 0.0
-    decode_seconds: float = 0.0
-    infer_seconds: float = 0.0
-    sound_seconds: float = 0.0
-
-    def stages(self) -> dict[str, float]:
-        """Return the seconds of each stage until now."""
-        return {
-            "upload": self.uploaded_at - self.began_at,
-            "decode": self.decode_seconds,
-            "infer": self.infer_seconds,
-            "total": time.monotonic() - self.began_at,
-        }
-
-
 class Transcriptions(Endpoint):
     name = "transcriptions"
 
@@ -168,10 +148,10 @@ class Transcriptions(Endpoint):
                 async for part in form(exchange.headers, exchange.receive):
                     if recognising is not None and recognising.done():
                         break  # it has failed: the rest of the file is of no use
-                    if isinstance(part, FormField):
-                        answer.options.set(part.name, part.value)
+                    if not isinstance(part, bytes):
+                        answer.options.set(*part)
                         await answer.catch_up()
-                    elif await upload.take(part.data):
+                    elif await upload.take(part):
                         recognising = asyncio.create_task(self._recognise(upload, answer))
                 answer.options.check()
                 upload.end()
@@ -184,10 +164,10 @@ class Transcriptions(Endpoint):
                     await asyncio.wait((recognising,))
                     with suppress(asyncio.CancelledError):
                         recognising.exception()  # else asyncio reports it
-        times, stages = upload.times, upload.times.stages()
-        self.metrics.took(self.name, times.sound_seconds, **stages)
+        stages = upload.stages()
+        self.metrics.took(self.name, upload.sound_seconds, **stages)
         self.metrics.answered(self.name, 200)
-        await answer.finish(times.sound_seconds, stages)
+        await answer.finish(upload.sound_seconds, stages)
 
     async def _recognise(self, upload: Upload, answer: TranscriptionAnswer) -> None:
         """Recognise the file while it arrives. Raises HttpError and Disconnected."""
@@ -196,7 +176,7 @@ class Transcriptions(Endpoint):
 
     def _segments(self, upload: Upload, answer: TranscriptionAnswer, parts: ModelSet) -> None:
         """Pass each segment to `answer`, until the client disconnects. Runs on its own thread."""
-        cancelled, times = upload.exchange.cancelled, upload.times
+        cancelled = upload.exchange.cancelled
 
         def recognise(samples: Samples) -> str:
             began = time.monotonic()
@@ -204,7 +184,7 @@ class Transcriptions(Endpoint):
                 words = parts.recognise(samples, cancelled)
                 return "" if cancelled.is_set() else words
             finally:
-                times.infer_seconds += time.monotonic() - began
+                upload.infer_seconds += time.monotonic() - began
 
         try:
             for segment in segments("", upload.sound(), self.config.vad, parts.detector, recognise):
@@ -226,7 +206,9 @@ class Upload:
 
     def __init__(self, spool: Spool, exchange: Exchange, config: ServeConfig) -> None:
         self.exchange = exchange
-        self.times = Times()
+        self.infer_seconds = self.sound_seconds = 0.0
+        self._decode_seconds = 0.0
+        self._began_at = self._uploaded_at = time.monotonic()
         self.most_seconds = config.max_audio_minutes * 60
         self._spool = spool
         self._most_bytes = config.max_upload_mb * 2**20
@@ -282,28 +264,34 @@ class Upload:
 
     def end(self) -> None:
         """Finish the upload. Raises HttpError if there was no file."""
-        self.times.uploaded_at = time.monotonic()
+        self._uploaded_at = time.monotonic()
         if not self._bytes:
             raise HttpError(400, "The field `file` is missing or empty.", param="file")
         self._spool.end()
+
+    def stages(self) -> dict[str, float]:
+        """Return the seconds of each stage until now. They overlap, so their sum is larger."""
+        return {
+            "upload": self._uploaded_at - self._began_at,
+            "decode": self._decode_seconds,
+            "infer": self.infer_seconds,
+            "total": time.monotonic() - self._began_at,
+        }
 
     def sound(self) -> Iterator[Samples]:
         """Yield the samples of the file, until the client has disconnected. Runs on a thread.
 
         Raises InputError, such as TooLong after `serve.max_audio_minutes` of them.
         """
-        sound, times = (
-            self._decoded() if self._pcm is None else self._streamed(*self._pcm),
-            self.times,
-        )
+        sound = self._decoded() if self._pcm is None else self._streamed(*self._pcm)
         while not self.exchange.cancelled.is_set():
             began = time.monotonic()
             piece = next(sound, None)
-            times.decode_seconds += time.monotonic() - began
+            self._decode_seconds += time.monotonic() - began
             if piece is None:
                 return
-            times.sound_seconds += len(piece) / SAMPLE_RATE
-            if times.sound_seconds > self.most_seconds:
+            self.sound_seconds += len(piece) / SAMPLE_RATE
+            if self.sound_seconds > self.most_seconds:
                 raise TooLong("The sound is too long.")
             yield piece
 

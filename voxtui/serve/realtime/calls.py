@@ -14,7 +14,7 @@ from starlette.responses import Response
 from voxtui.serve.openai_types import SERVER, HttpError, decoded
 from voxtui.serve.realtime.connection import ENDPOINT, NORMAL
 from voxtui.serve.realtime.protocol import new_id
-from voxtui.serve.upload import Disconnected, FormField, form, small_body
+from voxtui.serve.upload import Disconnected, form, small_body
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -75,7 +75,8 @@ class Calls:
         settings = self._sessions.settings(request)
         offer, session = await _offer(request)
         if session is not None:
-            settings = self._sessions.of_model(settings.updated(session), _model(session))
+            settings = settings.updated(session)
+            settings = self._sessions.of_model(settings, settings.model)
         make_call = await to_thread.run_sync(_load)  # takes a second, once
         async with AsyncExitStack() as stack:
             parts = await stack.enter_async_context(self._sessions.lend())
@@ -123,18 +124,13 @@ async def _offer(request: Request) -> tuple[str, dict[str, Any] | None]:
         )  # fmt: skip
     fields: dict[str, str] = {}
     async for part in form(request.headers, request.receive):
-        if isinstance(part, FormField):
-            fields[part.name] = part.value
+        if not isinstance(part, bytes):
+            fields[part[0]] = part[1]
     if "sdp" not in fields:
         raise HttpError(400, "The form has no field `sdp`.", param="sdp")
     if "session" not in fields:
         return fields["sdp"], None
     return fields["sdp"], decoded(fields["session"].encode(), dict[str, Any])
-
-
-def _model(session: dict[str, Any]) -> str:
-    name = session.get("model", "")
-    return name if isinstance(name, str) else ""
 
 
 def _load() -> type[Call]:

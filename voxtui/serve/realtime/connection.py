@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import numpy as np
@@ -21,8 +20,9 @@ from voxtui.serve.access import token_of
 from voxtui.serve.endpoints.transcriptions import check_model
 from voxtui.serve.openai_types import SERVER, HttpError
 from voxtui.serve.realtime.output_buffer import TRACK_RATE
+from voxtui.serve.realtime.protocol import new_id
 from voxtui.serve.realtime.realtime_session import RealtimeSession, SessionEvent
-from voxtui.serve.realtime.session_settings import RATE, SESSION_SECONDS, Json, Settings
+from voxtui.serve.realtime.session_settings import RATE, SESSION_SECONDS, Settings
 from voxtui.serve.realtime.wire_audio import MOST_WAITING, WireMicrophone, WireSpeaker
 from voxtui.serve.upload import Disconnected
 
@@ -52,17 +52,6 @@ NORMAL, GOING_AWAY, TOO_SLOW, INTERNAL_ERROR, TRY_AGAIN = 1000, 1001, 1008, 1011
 
 MOST_QUEUED = 2 * MOST_WAITING
 """Maximum bytes of messages that wait for a slow client. Speech alone stays below half of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """A request to close the connection, queued like a message."""
-
-    code: int
-    reason: str = ""
-
-
-Out: TypeAlias = bytes | Close
 
 
 class Transport(Protocol):
@@ -150,7 +139,8 @@ class Connection:
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._active_at = self._loop.time()
-        self._out: asyncio.Queue[Out] = asyncio.Queue()
+        self._out: asyncio.Queue[bytes | tuple[int, str]] = asyncio.Queue()
+        """messages, and at the end the code and the reason with which the connection is closed"""
         self._queued = 0
         """the number of bytes in the queue"""
         self._begun = asyncio.Event()
@@ -158,7 +148,7 @@ class Connection:
         self._drained = asyncio.Event()
         self._draining = False
         self._closed = False
-        """whether a `Close` was queued"""
+        """whether the end was queued"""
         self._engine = self._made_engine(parts)
         self._session = RealtimeSession(self._engine, sessions.config, settings, self)
 
@@ -222,7 +212,7 @@ class Connection:
             while isinstance(out := await self._out.get(), bytes):
                 await self._transport.send(out.decode())
                 self._queued -= len(out)
-            await self._transport.close(out.code, out.reason)
+            await self._transport.close(*out)
         self._drained.set()
 
     def _drop_queue(self) -> None:
@@ -234,7 +224,7 @@ class Connection:
         """Close the connection after the queued messages. Nothing is sent afterwards."""
         if not self._closed:
             self._closed = True
-            self._out.put_nowait(Close(code, reason))
+            self._out.put_nowait((code, reason))
 
     @property
     def _speaking(self) -> bool:
@@ -245,11 +235,10 @@ class Connection:
         """The bytes of speech that the client has not received yet. Any thread."""
         return self._queued if self.output is None else self.output.waiting
 
-    def send(self, event: Json) -> None:
-        """Queue an event for the client."""
+    def send(self, type: str, **fields: object) -> None:  # noqa: A002 (a field of the protocol)
         if self._closed:
             return
-        out = msgspec.json.encode(event)
+        out = msgspec.json.encode({"type": type, "event_id": new_id("event"), **fields})
         if self._queued + len(out) > MOST_QUEUED:
             self._drop_queue()
             self._close(TOO_SLOW, "The client reads too slowly.")

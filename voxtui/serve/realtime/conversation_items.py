@@ -12,13 +12,10 @@ from voxtui.dialogue.protocols import PastTurn
 from voxtui.dialogue.turn.turn_taking import SPOKEN_TURNS
 from voxtui.serve.function_tools import tool_name
 from voxtui.serve.realtime.protocol import (
-    CallItem,
     CreateItem,
     Item,
-    ResultItem,
     TruncateItem,
     item_of,
-    server_event,
 )
 from voxtui.serve.realtime.session_settings import invalid
 
@@ -33,7 +30,7 @@ class Conversation:
     """Reports its items to `client`, and updates the history of `engine`."""
 
     def __init__(self, client: Client, engine: Engine) -> None:
-        self._client = client
+        self._show = client.send
         self._engine = engine
         self._items: list[Item] = []
         self._inserted = itertools.count(-1, -1)
@@ -76,11 +73,11 @@ class Conversation:
         """Add a text, a call or its result. Return its item."""
         item = item_of(event.item)
         place, after = self._place(item, event.previous_item_id)
-        if isinstance(item, ResultItem):
+        if item.kind == "function_call_output":
             call = self._call(item.call_id)
-            made = ToolCall(tool_name(call.name), call.arguments, call.call_id)
+            made = ToolCall(tool_name(call.name), call.text or "", call.call_id)
             self._engine.post(AddResult(FinishedCall(made, item.text or "")))
-        elif item.role != "system" and not isinstance(item, CallItem):
+        elif item.role != "system" and item.kind == "text":
             first = place == 0 and bool(self._items)
             item.turn = next(self._inserted)
             said, reply = item.text or "", ()
@@ -142,12 +139,9 @@ class Conversation:
                 )  # fmt: skip
                 return
 
-    def _show(self, kind: str, **fields: object) -> None:
-        self._client.send(server_event(kind, **fields))
-
-    def _call(self, call_id: str) -> CallItem:
+    def _call(self, call_id: str) -> Item:
         for item in self._items:
-            if isinstance(item, CallItem) and item.call_id == call_id:
+            if item.kind == "function_call" and item.call_id == call_id:
                 return item
         raise invalid(f"There is no call {call_id!r}.", "item.call_id")
 

@@ -7,25 +7,39 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from voxtui.serve.realtime.protocol import server_event
-
 if TYPE_CHECKING:
     from voxtui.dialogue.timestamps import Turn
     from voxtui.serve.realtime.protocol import Item
-    from voxtui.serve.realtime.session_settings import Json
 
 TRACK_RATE = 48_000
 """Sample rate of Opus in Hz."""
 
 
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """The next piece of a spoken answer."""
+
+    pcm: bytes
+    """the samples: 16 bit, mono"""
+    seconds: float
+
+
 class Client(Protocol):
-    """Carries events to the client. Used by the event loop's thread."""
+    """Carries events to the client. Used by the event loop's thread, except as noted."""
 
     @property
     def output(self) -> OutputBuffer | None:
         """The buffer that plays the answers over a track; None if sound is sent as events."""
 
-    def send(self, event: Json) -> None: ...
+    @property
+    def waiting(self) -> int:
+        """The bytes of speech that the client has not received yet. Any thread."""
+        ...
+
+    def deliver(self, event: Sound) -> None:
+        """Have the session take `event` on the event loop. Any thread."""
+
+    def send(self, type: str, **fields: object) -> None: ...  # noqa: A002 (a field of the protocol)
 
     def answered(self, turn: Turn) -> None:
         """Count a finished answer."""
@@ -112,5 +126,4 @@ class OutputBuffer:
 
     def _report(self, what: str, response_id: str) -> None:
         if self.client is not None:
-            event = server_event(f"output_audio_buffer.{what}", response_id=response_id)
-            self.client.send(event)
+            self.client.send(f"output_audio_buffer.{what}", response_id=response_id)

@@ -35,10 +35,6 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(10)}"
 
 
-def server_event(kind: str, **fields: object) -> Json:
-    return {"type": kind, "event_id": new_id("event"), **fields}
-
-
 class _Event(msgspec.Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
     event_id: str | None = None
 
@@ -128,6 +124,7 @@ def parse(message: str | bytes) -> ClientEvent:
 
 Role: TypeAlias = Literal["user", "assistant", "system"]
 
+Kind: TypeAlias = Literal["text", "audio", "function_call", "function_call_output"]
 
 PARTS: dict[Role, tuple[str, ...]] = {
     "user": ("input_text",),
@@ -140,10 +137,13 @@ PARTS: dict[Role, tuple[str, ...]] = {
 @dataclass(slots=True, eq=False)
 class Item:
     role: Role
-    kind: Literal["text", "audio"]
+    kind: Kind
     id: str = field(default_factory=lambda: new_id("item"))
     text: str | None = None
-    """the words, or None if they are not known yet"""
+    """the words, None if they are not known yet; of a function, the arguments or the output"""
+    call_id: str = ""
+    name: str = ""
+    """the client's name of the called function"""
     turn: int | None = None
     """the number of its turn in the engine's history"""
     status: Literal["in_progress", "completed", "incomplete"] = "completed"
@@ -152,47 +152,22 @@ class Item:
     """whether the engine has taken the utterance"""
 
     def as_json(self) -> Json:
-        way = "output" if self.role == "assistant" else "input"
-        part = {"type": f"{way}_{self.kind}", **self.words}
-        content = [part] if self.status != "in_progress" else []
-        return self._json("message", role=self.role, content=content)
+        about = {"id": self.id, "object": "realtime.item", "status": self.status}
+        match self.kind:
+            case "function_call":
+                own: Json = {"name": self.name, "call_id": self.call_id, "arguments": self.text}
+            case "function_call_output":
+                own = {"call_id": self.call_id, "output": self.text}
+            case kind:
+                way = "output" if self.role == "assistant" else "input"
+                part = {"type": f"{way}_{kind}", **self.words}
+                content = [part] if self.status != "in_progress" else []
+                return {**about, "type": "message", "role": self.role, "content": content}
+        return {**about, "type": self.kind, **own}
 
     @property
     def words(self) -> Json:
         return {"transcript" if self.kind == "audio" else "text": self.text}
-
-    def _json(self, kind: str, **fields: object) -> Json:
-        about = {"id": self.id, "object": "realtime.item", "type": kind, "status": self.status}
-        return {**about, **fields}
-
-
-@dataclass(slots=True, eq=False)
-class CallItem(Item):
-    """The call of a client's function."""
-
-    role: Role = "assistant"
-    kind: Literal["text", "audio"] = "text"
-    name: str = ""
-    """the client's name of the function"""
-    arguments: str = "{}"
-    call_id: str = ""
-
-    def as_json(self) -> Json:
-        return self._json(
-            "function_call", name=self.name, call_id=self.call_id, arguments=self.arguments
-        )
-
-
-@dataclass(slots=True, eq=False)
-class ResultItem(Item):
-    """The result of a call, with the output as its text."""
-
-    role: Role = "user"
-    kind: Literal["text", "audio"] = "text"
-    call_id: str = ""
-
-    def as_json(self) -> Json:
-        return self._json("function_call_output", call_id=self.call_id, output=self.text)
 
 
 class _Part(msgspec.Struct, forbid_unknown_fields=True):
@@ -239,10 +214,10 @@ def item_of(given: object) -> Item:
     item: _ClientItem = _converted(whole, _CLIENT_ITEM, "item")
     name = item.id or new_id("item")
     match item:
-        case _Call():
-            return CallItem(id=name, name=item.name, arguments=item.arguments, call_id=item.call_id)
+        case _Call(name=called, arguments=arguments, call_id=call):
+            return Item("assistant", "function_call", name, arguments, call, called)
         case _Result():
-            return ResultItem(id=name, text=item.output, call_id=item.call_id)
+            return Item("user", "function_call_output", name, item.output, item.call_id)
         case _Message():
             return Item(item.role, "text", name, _text_of(item))
 
@@ -267,6 +242,8 @@ class Response:
     settings: Settings
     conversation_id: str
     metadata: Json | None
+    request: str = ""
+    """the instructions for this answer only, which are its request if the user has said nothing"""
     id: str = field(default_factory=lambda: new_id("resp"))
     turn: int = 0
     item: Item | None = None
@@ -276,7 +253,7 @@ class Response:
     """whether the rest of its sound is dropped"""
     heard: str | None = None
     """the heard part, once the answer was cut off"""
-    calls: list[CallItem] = field(default_factory=list["CallItem"])
+    calls: list[Item] = field(default_factory=list[Item])
 
     @property
     def output(self) -> list[Item]:
@@ -332,7 +309,7 @@ class Response:
     def _written(self) -> str:
         return "output_audio_transcript" if self.settings.speaks else "output_text"
 
-    def call(self, item: CallItem, previous: str | None) -> list[Json]:
+    def call(self, item: Item, previous: str | None) -> list[Json]:
         """Open and close the item of a call."""
         index = len(self.output)
         self.calls.append(item)
@@ -340,11 +317,11 @@ class Response:
         part = {**place, "item_id": item.id, "call_id": item.call_id}
         shown = item.as_json()
         begun = {**shown, "status": "in_progress", "arguments": ""}
-        done = {"name": item.name, "arguments": item.arguments}
+        done = {"name": item.name, "arguments": item.text}
         of_arguments = "response.function_call_arguments"
         return [
             *self._item_events("added", index, begun, previous),
-            {"type": f"{of_arguments}.delta", **part, "delta": item.arguments},
+            {"type": f"{of_arguments}.delta", **part, "delta": item.text},
             {"type": f"{of_arguments}.done", **part, **done},
             *self._item_events("done", index, shown, previous),
         ]
@@ -399,13 +376,12 @@ def timing(turn: Turn) -> Json:
 
 
 class _ClientResponse(msgspec.Struct):
+    """The fields that only `response.create` has."""
+
     conversation: str | None = None
     input: list[Any] | None = None
     metadata: Annotated[dict[str, str], Meta(max_length=MOST_METADATA)] | None = None
 
-
-OWN_FIELDS = ("conversation", "input", "metadata")
-"""Fields that only `response.create` has."""
 
 OUTSIDE = "Answers outside of the conversation are not supported."
 
@@ -415,13 +391,17 @@ def response_of(given: object, settings: Settings, conversation_id: str) -> Resp
     if given is None:
         return Response(settings, conversation_id, None)
     settings_of_it = object_of(given, "response")
-    own = {name: settings_of_it.pop(name) for name in OWN_FIELDS if name in settings_of_it}
+    names = settings_of_it.keys() & set(_ClientResponse.__struct_fields__)
+    own = {name: settings_of_it.pop(name) for name in names}
     asked = _converted(own, _ClientResponse, "response")
     if asked.conversation not in (None, "auto"):
         raise invalid(OUTSIDE, "response.conversation", "not_supported")
     if asked.input is not None:
         raise invalid(OUTSIDE, "response.input", "not_supported")
-    return Response(settings.for_response(settings_of_it), conversation_id, asked.metadata)
+    own_settings = settings.for_response(settings_of_it)
+    # Some clients repeat the session's instructions before those of the answer.
+    request = own_settings.instructions.removeprefix(settings.instructions).strip()
+    return Response(own_settings, conversation_id, asked.metadata, request)
 
 
 def _converted(given: object, kind: type[T], name: str) -> T:

@@ -27,15 +27,8 @@ from voxtui.serve.openai_types import SERVER, HttpError, usage
 from voxtui.serve.realtime import protocol
 from voxtui.serve.realtime.conversation_items import Conversation
 from voxtui.serve.realtime.input_buffer import InputBuffer
-from voxtui.serve.realtime.output_buffer import TRACK_RATE, Client
-from voxtui.serve.realtime.protocol import (
-    CallItem,
-    CreateResponse,
-    Item,
-    Response,
-    new_id,
-    server_event,
-)
+from voxtui.serve.realtime.output_buffer import TRACK_RATE, Client, Sound
+from voxtui.serve.realtime.protocol import CreateResponse, Item, Response, new_id
 from voxtui.serve.realtime.session_settings import (
     PREROLL_MS,
     RATE,
@@ -46,7 +39,7 @@ from voxtui.serve.realtime.session_settings import (
     no_templates,
     object_of,
 )
-from voxtui.serve.realtime.wire_audio import Frames, Sound
+from voxtui.serve.realtime.wire_audio import Frames
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples, ToolCall
@@ -96,6 +89,7 @@ class RealtimeSession:
         self._config = config
         self._settings = settings
         self._client = client
+        self._emit = client.send
         self._output = client.output
         if self._output is not None:
             self._output.client = client
@@ -300,7 +294,7 @@ class RealtimeSession:
             return
         self._input.forget_recording()  # the buffer is kept, and recorded again after the answer
         options = response.settings.options(self._conversation.system_texts)
-        response.turn = self._engine.post(Answer(options))
+        response.turn = self._engine.post(Answer(options, response.request))
         self._phase = Answering(response)
         self._emit("response.created", response=response.as_json())
         self._emit("rate_limits.updated", rate_limits=[])  # there are none, and clients wait for it
@@ -324,9 +318,9 @@ class RealtimeSession:
     def _show_call(self, turn: int, call: ToolCall) -> None:
         if isinstance(self._phase, Answering) and self._phase.response.turn == turn:
             response, previous = self._phase.response, self._conversation.last_id
-            item = CallItem(
+            item = Item(
+                "assistant", "function_call", text=call.arguments, call_id=call_id(call),
                 name=function_name(call, response.settings.functions),
-                arguments=call.arguments, call_id=call_id(call),
             )  # fmt: skip
             for event in response.call(item, previous):
                 self._emit(**event)
@@ -494,6 +488,3 @@ class RealtimeSession:
         """Report why the session ends."""
         error = {"type": SERVER, "code": code, "message": message, "param": None}
         self._emit("error", error={**error, "event_id": None})
-
-    def _emit(self, type: str, **fields: object) -> None:  # noqa: A002 (a field of the protocol)
-        self._client.send(server_event(type, **fields))

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from voxtui.dialogue.protocols import ReplyOptions
-from voxtui.serve.function_tools import Function, Name, choice_of, tools_of
+from voxtui.serve.function_tools import Function, Name, tools_of
 from voxtui.serve.openai_types import HttpError
 from voxtui.settings.schema import VadConfig
 
@@ -197,7 +197,7 @@ class Settings(_Struct, frozen=True):
 
     @property
     def functions(self) -> list[Function]:
-        return [] if self.tool_choice == "none" else [tool.function for tool in self.tools]
+        return [tool.function for tool in self.tools]
 
     @property
     def detection(self) -> ServerVad | SemanticVad | None:
@@ -229,15 +229,16 @@ class Settings(_Struct, frozen=True):
         texts = [text for text in (self.instructions, *said_by_system) if text]
         most = self.max_output_tokens
         speed = self.audio.output.speed
-        choice, functions = self.tool_choice, self.functions
+        choice = self.tool_choice
         name = choice.name if isinstance(choice, NamedTool) else choice
+        tools, tool_choice = tools_of(self.functions, name)
         return ReplyOptions(
             instruction="\n\n".join(texts) if texts else None,
             max_new_tokens=None if most == "inf" else most,
             voice="" if self.speaks else "none",
             speed=None if speed == 1.0 else speed,
-            tools=tools_of(functions),
-            tool_choice="auto" if name == "none" else choice_of(name, functions),
+            tools=tools,
+            tool_choice=tool_choice,
         )
 
 

@@ -6,8 +6,7 @@ import time
 from bisect import bisect
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from voxtui.audio.resampling import Resampler
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame, SpeechChunk
 from voxtui.dialogue.protocols import StopFlag
 from voxtui.dialogue.timestamps import Timestamps
+from voxtui.serve.realtime.output_buffer import Client, Sound
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
@@ -106,28 +106,8 @@ class WireMicrophone:
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Sound:
-    """The next piece of a spoken answer."""
-
-    pcm: bytes
-    """the samples: 16 bit, mono"""
-    seconds: float
-
-
-class Wire(Protocol):
-    """Sends speech to the client. Any thread."""
-
-    @property
-    def waiting(self) -> int:
-        """The bytes of speech that the client has not received yet."""
-        ...
-
-    def deliver(self, event: Sound) -> None: ...
-
-
 class WireSpeaker:
-    """Passes speech of `rate` Hz to `wire` as fast as it is made, because the client plays it.
+    """Passes speech of `rate` Hz to `client` as fast as it is made, because the client plays it.
 
     It writes no FIRST_SOUND, because only the client knows when it plays. Used by the engine's
     thread.
@@ -135,8 +115,8 @@ class WireSpeaker:
 
     name = "client"
 
-    def __init__(self, wire: Wire, rate: int) -> None:
-        self._wire = wire
+    def __init__(self, client: Client, rate: int) -> None:
+        self._client = client
         self._rate = rate
         self._resampler: tuple[float, Resampler] | None = None
         """the rate of the chunks of the answer in progress, and their resampler"""
@@ -145,7 +125,7 @@ class WireSpeaker:
     def open(self) -> None: ...
 
     def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: StopFlag) -> None:
-        while self._wire.waiting > MOST_WAITING:
+        while self._client.waiting > MOST_WAITING:
             if stopped.is_set():
                 return
             time.sleep(POLL_SECONDS)  # neither the buffer nor the flag can wake this thread
@@ -163,7 +143,7 @@ class WireSpeaker:
         if len(samples):
             sound = Sound(as_pcm(samples), len(samples) / self._rate)
             self._seconds += sound.seconds
-            self._wire.deliver(sound)
+            self._client.deliver(sound)
 
     def chime(self, at: float | None) -> None: ...
 

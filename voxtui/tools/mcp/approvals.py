@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from voxtui.errors import InputError
-from voxtui.settings.files import read_file, write_file
+from voxtui.settings.files import file_errors, read_file, write_file
 from voxtui.settings.paths import user_folders
 
 FILE_BYTES = 4_000_000
@@ -102,7 +102,5 @@ def read_approvals(path: Path) -> tuple[AllowedTool, ...]:
 def write_approvals(path: Path, approvals: Iterable[AllowedTool]) -> None:
     """Replace the file by one that only the user can read. Raises InputError."""
     data = msgspec.json.format(msgspec.json.encode(tuple(approvals)), indent=1)
-    try:
+    with file_errors(path, "written"):
         write_file(path, data + b"\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}.") from error
