@@ -113,10 +113,7 @@ class Listening:
 
 @contextmanager
 def listening(config: Config, seconds: float, command: Sequence[str]) -> Generator[Listening]:
-    """Open the daemon's microphone for one utterance of up to `seconds`.
-
-    Leaving the context closes it. Raises VoxtuiError.
-    """
+    """Open the daemon's microphone inside the context, for one utterance of up to `seconds`."""
     message = Message("listen", fingerprint(config), seconds)
     with _connected(message, command, starts=True) as (connection, _):
         yield Listening(connection)
