@@ -27,11 +27,6 @@ CLIPPED = "↑"
 """The top of a column that exceeds the scale."""
 
 
-def blocks(eighths: int) -> str:
-    """Draw a bar from the left edge of a cell."""
-    return LEFT_EIGHTHS[8] * (eighths // 8) + LEFT_EIGHTHS[eighths % 8].rstrip()
-
-
 def bar(start: float, end: float, style: Style, ground: Sequence[Segment]) -> list[Segment]:
     """Draw a bar from `start` to `end`, in cells, over the cells of `ground`.
 
