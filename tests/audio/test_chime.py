@@ -92,7 +92,8 @@ def test_a_chime_is_heard_from_a_device_that_is_never_handed_enough_silence(
     library = SimpleNamespace(OutputStream=stream, PortAudioError=OSError)
     device = Device(0, "slow", "", 0, 1, RATE, False, True)
     monkeypatch.setattr(speaker_module, "portaudio", lambda: library)
-    monkeypatch.setattr(speaker_module, "list_devices", lambda: [device])
+    monkeypatch.setattr("voxtui.audio.portaudio.portaudio", lambda: library)
+    monkeypatch.setattr("voxtui.audio.portaudio.list_devices", lambda: [device])
     monkeypatch.setattr(speaker_module, "periods", lambda count: nullcontext())
     with closing(SounddeviceSpeaker("")) as speaker:
         speaker.open()

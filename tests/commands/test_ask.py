@@ -72,6 +72,14 @@ def test_stdout_holds_the_answer_only(ask):
     assert ran.stderr == "Silent; --play plays the answers.\n"
 
 
+def test_a_note_that_cannot_be_stored_is_a_failure(ask, tmp_path):
+    (tmp_path / "notes.md").mkdir()
+    place = f"tools.notes_file={tmp_path / 'notes.md'}"
+    ran = ask("--text", "Remember that the bins go out on Tuesday.", "--set", place)
+    assert ran.exit_code == 2
+    assert "notes.md: cannot be" in ran.stdout
+
+
 def test_a_notice_of_the_start_goes_to_stderr_and_the_exit_code_is_0(ask):
     class Talkative(ScriptedBrain):
         def warm_up(self, progress, options):

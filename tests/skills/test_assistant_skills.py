@@ -331,4 +331,4 @@ def test_a_time_of_day_is_kept_in_universal_time(tmp_path, clock):
     skills = AssistantSkills(tmp_path, now=clock)
     ask(skills, "Remind me at three to leave")
     (reminder,) = TimerStore(tmp_path).read().reminders
-    assert reminder.at == datetime(2026, 11, 22, 15, 0).astimezone(UTC)
+    assert reminder.due == datetime(2026, 11, 22, 15, 0).astimezone(UTC)

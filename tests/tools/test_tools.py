@@ -447,6 +447,15 @@ def test_what_is_in_a_calendar(tmp_path):
     assert calendar_sentence(path, "today") == "There is nothing in your calendar today."
 
 
+@pytest.mark.parametrize("start", ["", "DTSTART:soon\n"])
+def test_an_event_without_a_start_costs_no_other_event(tmp_path, start):
+    path = tmp_path / "mine.ics"
+    path.write_text(ICS.replace("DTSTART:20261102T183000\n", start))
+    rest = "One event cannot be read."
+    assert calendar_sentence(path, "tomorrow") == f"Tomorrow: 09:00, Dentist. {rest}"
+    assert calendar_sentence(path, "today") == f"There is nothing in your calendar today. {rest}"
+
+
 def test_a_calendar_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(InputError, match=r"none\.ics"):
         calendar_sentence(tmp_path / "none.ics", "today")

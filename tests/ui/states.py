@@ -451,7 +451,10 @@ def frozen(clock: Clock) -> AbstractContextManager[object]:
     stack = ExitStack()
     for module in ("driver.terminal_app", "talk.talk", "widgets.timers", "conversation.turn_views"):
         stack.enter_context(patch(f"voxtui.ui.{module}.time", clock))
-    for name in ("app.TICK_SECONDS", "app.LEVEL_SECONDS", "status.LEVEL_CHECK_SECONDS"):
+    for name in (
+        "app.TICK_SECONDS", "app.LEVEL_SECONDS", "status.LEVEL_CHECK_SECONDS",
+        "widgets.timers.TICK_SECONDS",
+    ):  # fmt: skip
         stack.enter_context(patch(f"voxtui.ui.{name}", NEVER))
     return stack
 

@@ -127,8 +127,9 @@ async def test_an_answer_of_several_paragraphs_keeps_all_of_them():
         for piece in ("First\n", "\nSec", "ond\nThird"):
             s.engine.report(ReplyText(1, piece))
         await s.settle()
-        for word in ("First", "Second", "Third"):
-            assert word in s.text
+        first = s.lines.index(s.line("Vox  First"))
+        shown = [line.strip() for line in s.lines[first + 1 : first + 3]]
+        assert shown == ["Second", "Third"]
 
 
 async def test_late_text_of_a_turn_that_is_over_is_dropped():

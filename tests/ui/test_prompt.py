@@ -15,15 +15,18 @@ def bar_row(s: Screen) -> int:
     return s.lines.index(s.line("READY"))
 
 
-async def test_the_conversation_begins_at_the_top_and_the_prompt_stays_at_the_bottom():
+async def test_a_short_conversation_stands_next_to_the_prompt_which_stays_at_the_bottom():
     async with screen(size=TALL) as s:
         bottom = len(s.lines) - 3
-        for _ in range(3):
-            turn(s, "Hello", "Hi.")
+        for number in range(20):
+            turn(s, "Hello", f"Hi {number}.")
             s.app.notify("A message.")
             await s.settle()
+            assert s.lines.index(s.line(f"Hi {number}.")) == s.app.transcript.region.bottom - 1
             assert bar_row(s) == bottom
-        assert s.lines.index(s.line("Hello")) == 3
+        await s.pilot.press("home")
+        await s.settle()
+        assert s.lines.index(s.line("Hi 0.")) == s.app.transcript.region.y + 2
         await s.press("ctrl+n")
         assert bar_row(s) == bottom
 

@@ -46,7 +46,6 @@ class Clip:
 
     name: str
     samples: Samples
-    """the samples, shape (n,), in [-1, 1]"""
 
     @property
     def seconds(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from voxtui.audio.played import Played
-from voxtui.audio.resampling import DELAY_SECONDS, Decimator, Resampler, downsampler
+from voxtui.audio.resampling import DELAY_SECONDS, Resampler
 from voxtui.dialogue.data import SAMPLE_RATE, Samples
 
 BLOCK_SAMPLES = 160
@@ -62,14 +62,13 @@ class EchoCanceller:
         self._near: Samples | None = None
         """samples that wait for the next block"""
         self._before = np.zeros(RECENT_SAMPLES, np.float32)
-        """the latest input samples"""
         self._silent_s = IDLE_SECONDS
         """the seconds since our speech was last audible"""
         self._far = np.zeros(0, np.float32)
         self._far_until: float | None = None
         """the monotonic time of the end of the speech taken from `played`"""
         self._noise: Any = np.random.default_rng(0)
-        self._resampler: Resampler | Decimator | None = None
+        self._resampler: Resampler | None = None
         self._rate = 0.0
         self._drifting_s = 0.0
         self._began_at = 0.0
@@ -94,10 +93,7 @@ class EchoCanceller:
         return -(-wanted // BLOCK_SAMPLES) * BLOCK_SAMPLES - len(self._near)
 
     def process(self, samples: Samples, until: float) -> Samples:
-        """Return the sound of whole blocks without our speech.
-
-        `samples` (16 kHz) were captured until `until` (monotonic seconds).
-        """
+        """Return whole blocks without our speech. `samples` (16 kHz) end at the time `until`."""
         import numpy as np
 
         if self._near is None:  # the first blocks are complete at once
@@ -121,10 +117,7 @@ class EchoCanceller:
         return self._aec.process(self._with_floor(near), self._with_floor(far))
 
     def _reference(self, count: int, until: float) -> Samples | None:
-        """Return `count` samples of our speech, up to `until`, without a click at the joints.
-
-        None if there has been no speech for a while.
-        """
+        """Return `count` samples of our speech, up to `until`; None after a while without any."""
         import numpy as np
 
         seconds = count / SAMPLE_RATE
@@ -143,7 +136,7 @@ class EchoCanceller:
         if self._silent_s >= IDLE_SECONDS:
             return None
         if rate != self._rate:
-            self._rate, self._resampler = rate, downsampler(rate)
+            self._rate, self._resampler = rate, Resampler(rate, SAMPLE_RATE)
             # The resampler returns its first samples late.
             self._far = np.zeros(round(DELAY_SECONDS * SAMPLE_RATE) + 1, np.float32)
         assert self._resampler is not None

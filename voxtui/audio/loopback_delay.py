@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 
 import numpy as np
 
@@ -48,7 +49,7 @@ class Loopback:
 def measure(speaker: Speaker, microphone: Microphone, chirps: int = CHIRPS) -> Loopback:
     """Play `chirps` and record them. Opens and closes both devices. Raises DeviceError."""
     recorder = Recorder()
-    microphone.open(recorder.push_frame, recorder.lose)
+    microphone.open(recorder.arrived.put, recorder.lose)
     try:
         speaker.open()
         recorder.until(time.monotonic() + NOISE_SECONDS)
@@ -108,38 +109,35 @@ def find(samples: Samples) -> int | None:
 
 
 class Recorder:
+    """Collects the frames of a microphone. One thread waits for them."""
+
     def __init__(self) -> None:
-        self._frames: list[Frame] = []
-        self._came = threading.Condition()
+        self.arrived: SimpleQueue[Frame | None] = SimpleQueue()
         self.lost = threading.Event()
+        self._frames: list[Frame] = []
         self._reason = ""
 
-    def push_frame(self, frame: Frame) -> None:
-        with self._came:
-            self._frames.append(frame)
-            self._came.notify_all()
-
     def lose(self, reason: str) -> None:
-        with self._came:
-            self._reason = reason
-            self.lost.set()
-            self._came.notify_all()
+        self._reason = reason
+        self.lost.set()
+        self.arrived.put(None)
 
     def until(self, at: float) -> None:
-        def reached() -> bool:
-            return self.lost.is_set() or bool(self._frames and self._frames[-1].captured_at >= at)
-
-        with self._came:
-            if not self._came.wait_for(reached, at - time.monotonic() + LATEST_SECONDS):
-                raise DeviceError("The microphone delivers no sound.")
+        """Wait for the sound up to the monotonic time `at`. Raises DeviceError."""
+        while not self.lost.is_set() and (not self._frames or self._frames[-1].captured_at < at):
+            try:
+                frame = self.arrived.get(timeout=max(0.0, at - time.monotonic() + LATEST_SECONDS))
+            except Empty:
+                raise DeviceError("The microphone delivers no sound.") from None
+            if frame is not None:
+                self._frames.append(frame)
         if self.lost.is_set():
             raise DeviceError(self._reason)
 
     def since(self, at: float) -> tuple[float, Samples]:
-        with self._came:
-            frames = [frame for frame in self._frames if frame.captured_at > at]
-        sound = [frame.samples for frame in frames]
-        return (
-            frames[0].captured_at - FRAME_SECONDS if frames else at,
-            np.concatenate(sound) if sound else np.zeros(0, np.float32),
-        )
+        """Return the time at which the sound after `at` begins, and that sound."""
+        frames = [frame for frame in self._frames if frame.captured_at > at]
+        if not frames:
+            return at, np.zeros(0, np.float32)
+        sound = np.concatenate([frame.samples for frame in frames])
+        return frames[0].captured_at - FRAME_SECONDS, sound

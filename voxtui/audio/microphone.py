@@ -10,24 +10,16 @@ from math import inf
 from typing import Any
 
 from voxtui.audio.echo_canceller import EchoCanceller
-from voxtui.audio.portaudio import (
-    find,
-    list_devices,
-    open_stream,
-    periods,
-    portaudio,
-    shown_name,
-    streams,
-)
-from voxtui.audio.resampling import downsampler
+from voxtui.audio.portaudio import Device, open_stream, periods, portaudio, streams
+from voxtui.audio.resampling import Resampler
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
 
 BLOCK_SECONDS = 0.016
 """Half a frame. At 16 and 48 kHz every second block completes a frame, so no sample waits for the
 next block."""
 
-BUFFERED_BLOCKS = 64
-"""Length of the buffer behind a sound server, in blocks: a second."""
+BUFFERED_BLOCKS = 128
+"""Length of the buffer behind a sound server, in blocks: two seconds."""
 
 LATENCY_SECONDS = 0.02
 """Length of the buffer elsewhere, where a device may deliver it in one piece."""
@@ -35,9 +27,9 @@ LATENCY_SECONDS = 0.02
 POLL_SECONDS = 0.001
 """Polling interval for a block that is due: a sound server sends uneven pieces."""
 
-UNATTENDED_BLOCKS = 31
-"""Blocks read at a time while no frames are needed: half a second. Waking for each of them cost
-more than the rest of an idle program."""
+UNATTENDED_BLOCKS = 62
+"""Blocks read at a time while no frames are needed: a second. Waking for each of them cost more
+than the rest of an idle program."""
 
 UNATTENDED_POLLS = 3
 """Polls for that many blocks, after which fewer are read."""
@@ -47,7 +39,7 @@ KEPT_BLOCKS = 38
 the time until the press is known. They are whole, so that frames end with a block."""
 
 STALL_SECONDS = 1.0
-"""Time without a block after which a device is lost: a suspended one reports no error."""
+"""Time that a block is overdue after which a device is lost: a suspended one reports no error."""
 
 WAKE_SECONDS = 5.0
 """Time without a first block after which a device is lost: a wireless or suspended microphone takes
@@ -65,10 +57,7 @@ JUMP_SECONDS = 0.1
 
 
 class SounddeviceMicrophone:
-    """A Microphone on PortAudio. `device` is a name, an index, or "" for the default.
-
-    `canceller` makes an object that removes our own speech, if given.
-    """
+    """A Microphone on PortAudio. `device` is a name, an index, or "" for the default."""
 
     def __init__(self, device: str, canceller: Callable[[], EchoCanceller] | None = None) -> None:
         self._wanted = device
@@ -88,19 +77,13 @@ class SounddeviceMicrophone:
             self._attended.clear()
 
     def open(self, sink: Callable[[Frame], None], lost: Callable[[str], None]) -> None:
-        self._sink, self._report_loss = sink, lost
-        with streams.lock:
-            self._open()
-
-    def _open(self) -> None:
+        self._sink, self._report_loss, self._closing = sink, lost, False
         sounddevice: Any = portaudio()
-        device = find(list_devices(), self._wanted, "input")
-        self.name, self._closing = shown_name(device, "input"), False
-        # A sound server sends a period at a time; a sound card may not have as many.
-        served = device.host == "ALSA" and "(hw:" not in device.name
-        latency = BUFFERED_BLOCKS * BLOCK_SECONDS if served else LATENCY_SECONDS
 
-        def make(rate: float, channels: int) -> Any:
+        def make(device: Device, rate: float, channels: int) -> Any:
+            # A sound server sends a period at a time; a sound card may not have as many.
+            served = device.host == "ALSA" and "(hw:" not in device.name
+            latency = BUFFERED_BLOCKS * BLOCK_SECONDS if served else LATENCY_SECONDS
             with periods(BUFFERED_BLOCKS + 1):
                 return sounddevice.RawInputStream(
                     device=device.index,
@@ -112,7 +95,8 @@ class SounddeviceMicrophone:
                 )
 
         canceller = self._canceller() if self._canceller else None
-        self._stream, rate, channels = open_stream(device, "input", make)
+        opened = open_stream(self._wanted, "input", make)
+        self._stream, self.name, rate, channels = opened
         self._attended.set()
         self._reader = threading.Thread(
             target=self._read,
@@ -138,7 +122,7 @@ class SounddeviceMicrophone:
         failure: Any = portaudio().PortAudioError
         clock, block = ArrivalClock(rate), round(BLOCK_SECONDS * rate)
         resting = max(1, min(UNATTENDED_BLOCKS, int(stream.latency / BLOCK_SECONDS / 2)))
-        blocks, lost = deque[Any](), False
+        blocks, lost, rested = deque[Any](), False, False
         waited, patience = 0.0, WAKE_SECONDS
         while not self._closing and waited < patience:
             attended = self._attended.is_set()
@@ -152,7 +136,8 @@ class SounddeviceMicrophone:
                     wanted = block
                 if count < wanted:
                     # Added up, because the clock goes on during a suspend (Ctrl+Z).
-                    waited += (wait := max(early, POLL_SECONDS))
+                    waited += POLL_SECONDS
+                    wait = max(early, POLL_SECONDS)
                     (time.sleep if attended else self._attended.wait)(wait)
                     continue
                 data, overflow = stream.read(count)
@@ -166,17 +151,17 @@ class SounddeviceMicrophone:
             self.level = float(np.abs(samples).max())
             blocks.extend(samples.reshape(-1, block))
             lost = lost or overflow
-            if attended:
-                while blocks:
-                    samples = blocks.popleft()
-                    at = clock.at - len(blocks) * block / rate
-                    for frame in framer.frames(samples, at, lost):
-                        self._sink(frame)
-                    lost = False
-            else:
+            if rested or not attended:
                 framer.restart()
                 while len(blocks) > KEPT_BLOCKS:
                     blocks.popleft()
+            while attended and blocks:
+                samples = blocks.popleft()
+                at = clock.at - len(blocks) * block / rate
+                for frame in framer.frames(samples, at, lost):
+                    self._sink(frame)
+                lost = False
+            rested = not attended
         self.level = 0.0
         if not self._closing:
             self._report_loss(
@@ -212,17 +197,14 @@ class ArrivalClock:
 
 
 class Framer:
-    """Cuts blocks at any rate into 16 kHz frames, each with the capture time of its last sample.
-
-    `canceller` removes our own speech from them.
-    """
+    """Cuts blocks at any rate into 16 kHz frames, each with the time of its last sample."""
 
     def __init__(self, rate: float, canceller: EchoCanceller | None = None) -> None:
         import numpy as np
 
         self._rate = rate
         self._canceller = canceller
-        self._resampler = downsampler(rate)
+        self._resampler = Resampler(rate, SAMPLE_RATE)
         self._waiting: list[Any] = []
         """blocks that wait to be converted together"""
         self._waits = 0

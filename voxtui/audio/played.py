@@ -25,7 +25,6 @@ class PlayedSegment:
     """Sound that the device plays without a break, from when it takes the first of it."""
 
     rate: float
-    """the sample rate in Hz"""
     written: int = 0
     """the number of samples passed to the device"""
     began_at: float | None = None

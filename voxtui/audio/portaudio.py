@@ -12,10 +12,12 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
+
+import msgspec
 
 from voxtui.errors import DeviceError, strip_control_characters
 
@@ -26,8 +28,7 @@ PERIODS = 4
 
 UNKNOWN_RATE, USUAL_RATE = 44_100.0, 48_000.0
 """The rate that PortAudio reports of every ALSA device that accepts it, and that of most sound
-servers and sound cards. At another rate they convert, and our own conversion costs four times as
-much."""
+servers and sound cards. At another rate they convert."""
 
 PROBE_SECONDS = 20
 """Timeout of `probe`, because a sound server may hang."""
@@ -96,10 +97,7 @@ def portaudio() -> ModuleType:
 
 
 def _alsa_names_devices() -> bool:
-    """Return False if ALSA is here without a device: PortAudio would then abort the process.
-
-    PortAudio reads the same configuration again, from memory.
-    """
+    """Return False if ALSA is here without a device: PortAudio would then abort the process."""
     try:
         alsa = ctypes.CDLL("libasound.so.2")
     except OSError:
@@ -146,20 +144,17 @@ class Streams:
         self.lock = threading.RLock()
         """the lock for listing devices and for opening or closing a stream: PortAudio is not
         thread-safe"""
-        self._open = 0
+        self.open = 0
+        """the number of open streams"""
         self._looked = False
-
-    def opened(self) -> None:
-        with self.lock:
-            self._open += 1
 
     def close(self, stream: Any) -> None:
         with self.lock:
             stream.close(ignore_errors=True)
-            self._open -= 1
+            self.open -= 1
 
     def rescan_devices(self, sounddevice: Any) -> None:
-        if self._looked and not self._open:
+        if self._looked and not self.open:
             # sounddevice has no public function for this.
             if sounddevice._initialized:  # 0 if the last initialisation failed
                 sounddevice._terminate()
@@ -217,10 +212,7 @@ def choices(devices: Sequence[Device]) -> list[Device]:
 
 
 def shown_name(device: Device, direction: Direction) -> str:
-    """Return the name of the device behind `default` of a Linux sound server, else its own name.
-
-    Asks `pactl` if it is installed, which takes 20 ms.
-    """
+    """Return the name behind a sound server's `default`, by `pactl` (20 ms), else its own name."""
     if device.name not in ALIASES:
         return device.name
     kind = "source" if direction == "input" else "sink"
@@ -278,26 +270,30 @@ def formats(device: Device, direction: Direction) -> list[tuple[float, int]]:
 
 
 def open_stream(
-    device: Device, direction: Direction, make: Callable[[float, int], Any]
-) -> tuple[Any, float, int]:
-    """Start a stream by `make(rate, channels)` in the first format that the device accepts.
+    wanted: str, direction: Direction, make: Callable[[Device, float, int], Any]
+) -> tuple[Any, str, float, int]:
+    """Start a stream by `make(device, rate, channels)` in the first format that works.
 
-    Returns it with its rate (Hz) and channels. Raises DeviceError.
+    `wanted` names the device, as for `find`. Returns the stream, the name on the screen, the rate
+    (Hz) and the channels. Raises DeviceError.
     """
     sounddevice: Any = portaudio()
     failure = None
-    for rate, channels in formats(device, direction):
-        stream = None
-        try:
-            stream = make(rate, channels)
-            stream.start()
-        except sounddevice.PortAudioError as error:
-            failure = error
-            if stream is not None:
-                stream.close(ignore_errors=True)
-        else:
-            streams.opened()
-            return stream, rate, channels
+    with streams.lock:
+        device = find(list_devices(), wanted, direction)
+        name = shown_name(device, direction)
+        for rate, channels in formats(device, direction):
+            stream = None
+            try:
+                stream = make(device, rate, channels)
+                stream.start()
+            except sounddevice.PortAudioError as error:
+                failure = error
+                if stream is not None:
+                    stream.close(ignore_errors=True)
+            else:
+                streams.open += 1
+                return stream, name, rate, channels
     raise _opening_failed(device, direction, failure) from failure
 
 
@@ -326,16 +322,15 @@ def probe() -> Probe:
         return Probe((), f"The sound system did not answer within {PROBE_SECONDS} s.")
     if done.returncode != 0:
         return Probe((), "The sound system crashed when asked for its devices.")
-    answer = json.loads(done.stdout.splitlines()[-1])
-    return Probe(tuple(Device(**device) for device in answer["devices"]), answer["problem"])
+    return msgspec.json.decode(done.stdout.splitlines()[-1], type=Probe)
 
 
-def _answer() -> str:
+def _answer() -> Probe:
     try:
-        return json.dumps({"devices": [asdict(d) for d in list_devices()], "problem": None})
+        return Probe(tuple(list_devices()))
     except DeviceError as error:
-        return json.dumps({"devices": [], "problem": str(error)})
+        return Probe((), str(error))
 
 
 if __name__ == "__main__":
-    sys.stdout.write(_answer() + "\n")
+    sys.stdout.write(msgspec.json.encode(_answer()).decode() + "\n")

@@ -10,15 +10,7 @@ from typing import Any
 
 from voxtui.audio.chime import AHEAD_SECONDS, Chime
 from voxtui.audio.played import PERIOD_SECONDS, PLAYED, PlayedSegment
-from voxtui.audio.portaudio import (
-    find,
-    list_devices,
-    open_stream,
-    periods,
-    portaudio,
-    shown_name,
-    streams,
-)
+from voxtui.audio.portaudio import Device, open_stream, periods, portaudio, streams
 from voxtui.audio.resampling import Resampler
 from voxtui.dialogue.data import Samples, SpeechChunk, audible
 from voxtui.dialogue.protocols import StopFlag
@@ -92,7 +84,6 @@ class SounddeviceSpeaker:
         self._resampler: Resampler | None = None
         self._stream: Any = None
         self._rate = 1.0
-        """the sample rate in Hz"""
         self._channels = 1
         self._drain = 0
         """the samples of silence still to be written after the last words"""
@@ -103,15 +94,9 @@ class SounddeviceSpeaker:
         self._writer: threading.Thread | None = None
 
     def open(self) -> None:
-        with streams.lock:
-            self._open()
-
-    def _open(self) -> None:
         sounddevice: Any = portaudio()
-        device = find(list_devices(), self._wanted, "output")
-        self.name = shown_name(device, "output")
 
-        def make(rate: float, channels: int) -> Any:
+        def make(device: Device, rate: float, channels: int) -> Any:
             with periods(round(DEEP_SECONDS / PERIOD_SECONDS)):
                 return sounddevice.OutputStream(
                     device=device.index,
@@ -121,7 +106,8 @@ class SounddeviceSpeaker:
                     latency=DEEP_SECONDS,
                 )
 
-        self._stream, self._rate, self._channels = open_stream(device, "output", make)
+        opened = open_stream(self._wanted, "output", make)
+        self._stream, self.name, self._rate, self._channels = opened
         self._lost, self._closing = None, False
         self._drain, self._segment = 0, PlayedSegment(self._rate)
         self._writer = threading.Thread(target=self._write, name="voxtui-speaker", daemon=True)
@@ -162,7 +148,10 @@ class SounddeviceSpeaker:
             playback = self._playback
             if playback is None:
                 return 0.0
-            self._flush_resampler()
+            if self._resampler is not None:
+                rest, self._resampler = self._resampler.flush(), None
+                self._queue.append(rest)
+                self._queued += len(rest)
             playback.finishing = True
             self._changed.notify_all()
             self._changed.wait_for(lambda: playback.heard is not None or self._lost is not None)
@@ -201,14 +190,6 @@ class SounddeviceSpeaker:
         self._resampler = None
         self._queue.clear()
         self._queued = 0
-
-    def _flush_resampler(self) -> None:
-        if self._resampler is None:
-            return
-        rest = self._resampler.flush()
-        self._resampler = None
-        self._queue.append(rest)
-        self._queued += len(rest)
 
     # Runs on the writer's thread.
 

@@ -23,42 +23,31 @@ UNSTEADY_MS = 10.0
 """Half distance in ms up to which a measurement is always steady."""
 
 
-def stage_times(turns: Sequence[Turn]) -> dict[str, list[float]]:
+def stage_spreads(turns: Sequence[Turn]) -> dict[str, latencies.Spread]:
     times: dict[str, list[float]] = {}
     for turn in turns:
         for stage in latencies.stages(turn.timestamps, turn.speculative_s):
             times.setdefault(stage.name, []).append(stage.seconds * 1000)
-    return times
-
-
-def stage_spreads(turns: Sequence[Turn]) -> dict[str, latencies.Spread]:
-    spreads = {name: latencies.spread(values) for name, values in stage_times(turns).items()}
-    return {name: about for name, about in spreads.items() if about}
+    return {name: about for name in times if (about := latencies.spread(times[name]))}
 
 
 @dataclass(frozen=True, slots=True)
 class Steadiness:
     medians: Sequence[float]
     """p50 of each run in ms"""
-
-    @property
-    def share(self) -> float:
-        """Return half the distance of the outermost medians over their median."""
-        return self._half / statistics.median(self.medians)
-
-    @property
-    def steady(self) -> bool:
-        return self._half <= UNSTEADY_MS or self.share <= UNSTEADY
-
-    @property
-    def _half(self) -> float:
-        return (max(self.medians) - min(self.medians)) / 2
+    share: float
+    """half the distance of the outermost medians over their median"""
+    steady: bool
 
 
 def steadiness(runs: Sequence[Sequence[Turn]], headline: latencies.Headline) -> Steadiness | None:
     spreads = [latencies.spread(map(headline.of, run)) for run in runs]
     medians = [found.p50 for found in spreads if found]
-    return Steadiness(medians) if len(medians) > 1 else None
+    if len(medians) < 2:
+        return None
+    half = (max(medians) - min(medians)) / 2
+    share = half / statistics.median(medians)
+    return Steadiness(medians, share, half <= UNSTEADY_MS or share <= UNSTEADY)
 
 
 def report(measured: Measured, machine: Mapping[str, Any], targets: Targets) -> list[str]:

@@ -9,22 +9,15 @@ from typing import Any
 
 from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.settings.schema import Targets
-from voxtui.storage.derived_latencies import (
-    FIRST_SOUND,
-    SPEED,
-    TOTAL,
-    TTFT,
-    Headline,
-    Spread,
-    Verdict,
-    spread,
-)
-from voxtui.storage.derived_latencies import verdict as compare
+from voxtui.storage import derived_latencies as latencies
+from voxtui.storage.derived_latencies import Headline, Spread, Verdict, spread
 
 PROCESSING = Headline("Processing", "ms", "processing_ms")
 """The time from the complete utterance to the first token."""
 
-MEASURED = (TTFT, PROCESSING, FIRST_SOUND, TOTAL, SPEED)
+MEASURED = (
+    latencies.TTFT, PROCESSING, latencies.FIRST_SOUND, latencies.TOTAL, latencies.SPEED,
+)  # fmt: skip
 
 NETWORK = Headline("Network", "ms", "network_ms")
 """The network's share of TTFT, a lower bound; remote brain only."""
@@ -81,7 +74,7 @@ def _line(headline: Headline, values: Iterable[float | None], targets: Targets |
 
 def judge(times: Spread | None, target: float | None) -> Verdict | None:
     """Compare p95 with `target`, because half of the turns may exceed a median."""
-    return compare(times.p95 if times else None, target)
+    return latencies.verdict(times.p95 if times else None, target)
 
 
 def headlines_json(turns: Sequence[Turn], targets: Targets) -> dict[str, Any]:
@@ -89,7 +82,7 @@ def headlines_json(turns: Sequence[Turn], targets: Targets) -> dict[str, Any]:
 
 
 def _json(turns: Sequence[Turn], headline: Headline, targets: Targets) -> dict[str, Any]:
-    values = [value for turn in turns if (value := headline.of(turn)) is not None]
+    values = headline.values(turns)
     found, target = spread(values), headline.target(targets)
     about: dict[str, Any] = {"released": spread_json(found)}
     if headline.mark:

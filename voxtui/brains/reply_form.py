@@ -12,7 +12,6 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import groupby, product
 from pathlib import Path
 
 from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
@@ -35,8 +34,6 @@ _END = re.compile(rf"[{_ENDS}]+[\"'”’)]*(?=\s|$)")
 
 _INSIDE = rf"[^{_UNSPEAKABLE}{_ENDS} ]"
 """What may follow a sign that does not end the sentence, as in 3.5."""
-
-_LETTERS = "A-Za-zÀ-ɏ"
 
 _STRICTLY_INSIDE = """[0-9,"'”’)]"""
 """The same in a sentence with fixed first words, which a model tries to evade by such signs."""
@@ -104,8 +101,6 @@ class ReplyForm:
     starts: tuple[str, ...] = ()
     """the beginning of each sentence, the first one after the opening, with `|` between
     alternatives"""
-    unnamed: tuple[str, ...] = ()
-    """words that it must not contain, in lower case"""
 
     def grammar(self, begun: str = "") -> str:
         """Return the grammar (GBNF) of the text after the opening, or after `begun` instead."""
@@ -119,20 +114,14 @@ class ReplyForm:
         optional = max(0, self.most - complete - 1 - needed)
         starts = self.starts[complete + 1 :]
         later = [f"{_any_of(start.split('|'))} body end" for start in starts] or ["next"] * needed
-        inside = _STRICTLY_INSIDE if self.starts or self.unnamed else _INSIDE
-        anything = rf'([^{_UNSPEAKABLE}{_ENDS}] | [{_ENDS}]+ {inside} | [ap] "." [m])*'
+        inside = _STRICTLY_INSIDE if self.starts else _INSIDE
         rules = [
             f"more ::= body {'end tail' if needed else '(end tail)?'}",
             f"tail ::= {' '.join([*later, f'next{{0,{optional}}}'])}",
             f'next ::= " " {_INSIDE} body end',
-            f"body ::= {'word? (other word?)*' if self.unnamed else anything}",
+            rf'body ::= ([^{_UNSPEAKABLE}{_ENDS}] | [{_ENDS}]+ {inside} | [ap] "." [m])*',
             rf"""end ::= [{_ENDS}]+ ["'”’)]*""",
         ]
-        if self.unnamed:
-            rules += [
-                rf'other ::= [^{_UNSPEAKABLE}{_ENDS}{_LETTERS}] | [{_ENDS}]+ {inside} | "." [m]',
-                *_words_without(self.unnamed),
-            ]
         if between and opens:
             rules.insert(0, "root ::= tail")
         elif between:  # the sentence may still go on, as in 3.5
@@ -164,41 +153,6 @@ def _any_of(starts: Sequence[str], begun: int = 0, space: str = " ") -> str:
     rests = [f"{space}{start}"[begun:] for start in starts]
     joined = '" | "'.join(rests)
     return f'("{joined}")' if rests and all(rests) else ""
-
-
-def _letters_without(taken: set[str]) -> str:
-    """Return ranges of the letters that are not `taken`. Short classes are matched faster."""
-    codes = (*range(65, 91), *range(97, 123), *range(0xC0, 0x250))
-    free = enumerate(code for code in codes if chr(code) not in taken)
-    runs = (list(run) for _, run in groupby(free, lambda pair: pair[1] - pair[0]))
-    return "".join(f"{chr(run[0][1])}-{chr(run[-1][1])}" for run in runs)
-
-
-@lru_cache(16)
-def _words_without(unnamed: tuple[str, ...]) -> list[str]:
-    """Return the rules of words that do not begin with any of `unnamed`, as a tree of letters.
-
-    Longer words are excluded too, because a model evades "beef" by "beefe".
-    """
-    following: dict[str, set[str]] = {}
-    for text in sorted(unnamed, key=len):
-        for length, letter in enumerate(text):
-            following.setdefault(text[:length], set()).add(letter)
-            if text[: length + 1] in unnamed:
-                break
-    names = {text: f"word{number}" if text else "word" for number, text in enumerate(following)}
-    rules = [f"rest ::= [{_LETTERS}]*"]
-    for begun, letters in following.items():
-        taken = letters if begun else letters | {letter.upper() for letter in letters}
-        forms = [f"[{_letters_without(taken)}] rest"]
-        for letter in sorted(letters):
-            either = letter if begun else f"{letter}{letter.upper()}"
-            if name := names.get(begun + letter):
-                forms.append(f"[{either}] {name}")
-        if begun:
-            forms.append('""')
-        rules.append(f"{names[begun]} ::= {' | '.join(forms)}")
-    return rules
 
 
 @lru_cache(16)
@@ -292,7 +246,7 @@ _WORDS = {
 _RULES = {
     name: [_rule(**row) for row in rows]
     for name, rows in _TABLES.items()
-    if name not in ("parts", "words", "facts", "related")
+    if name not in ("parts", "words", "facts")
 }
 
 
@@ -358,16 +312,8 @@ def _may_tell(turn: PastTurn, subjects: set[str]) -> bool:
     )
 
 
-def reply_form(words: str, past: Sequence[str] = (), reply: str = "") -> ReplyForm:
-    """Return the form of the answer to the user's complete words, after the words in `past`.
-
-    `reply` is the last answer.
-    """
-    form = _form(words, past, reply)
-    return form if form == FREE else replace(form, unnamed=_unnamed(words, past))
-
-
-def _form(words: str, past: Sequence[str], reply: str) -> ReplyForm:
+def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
+    """Return the form of the answer to the user's complete words, after the words in `past`."""
     plain = _plain(words)
     if len(words) > LONGEST_REQUEST or _has(plain, "harmful") or _has(plain, "verse"):
         return FREE
@@ -376,9 +322,7 @@ def _form(words: str, past: Sequence[str], reply: str) -> ReplyForm:
     sentences = (plain, _plain(re.split(r"(?<=[.!?]) +", words.strip())[-1]))
     rules = (rule for table in _tables(words, plain, past, tells) for rule in _RULES[table])
     avoided = _avoided(words, past)
-    if form := _disputed(plain, past, reply):
-        return form
-    if opening := _item(plain, reply) or _fact(words)[0]:
+    if opening := _fact(words)[0]:
         return ReplyForm(opening)
     for rule in rules:
         if any(map(rule.pattern.search, sentences)):
@@ -463,22 +407,6 @@ def _topic(words: str) -> str:
     return "" if match is None else f"your {match[2]}" if match[1] else "you"
 
 
-def _item(plain: str, reply: str) -> str:
-    """Return the part of `reply` that words such as "the second one" refer to; empty if none."""
-    match = re.search(_WORDS["ordinal"], plain)
-    listed = re.search(
-        r"(?:[^,.:;!?]+, )+(?:and |or )?[^,.:;!?]+|[^,.:;!?]+ (?:and|or) [^,.:;!?]+", reply
-    )
-    if match is None or listed is None:
-        return ""
-    items = [item for item in re.split(r",? (?:and|or) |, ", listed[0].strip()) if item]
-    items[0] = re.sub(r".*\b(?:are|is|as|like|with|by|includes?|try|be)\b:? ", "", items[0])
-    places = {"first": 0, "second": 1, "third": 2, "last": -1}
-    place = places[match[1] or match[2]]
-    item = items[place] if place < len(items) else ""
-    return _capitalised(item) if len(item.split()) <= 4 else ""
-
-
 def _capitalised(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
@@ -497,45 +425,7 @@ def _fact(words: str) -> tuple[str, str]:
     return "", ""
 
 
-def _disputed(plain: str, past: Sequence[str], reply: str) -> ReplyForm | None:
-    """Return the form that repeats the last `reply`, if the user doubts a fact in it."""
-    before = _plain(past[-1]) if past else ""
-    if not _has(plain, "disputed") or not (_has(before, "factual") or _has(before, "disputed")):
-        return None
-    for opening in (surely := "Yes, I think so.", rather := "I don't think so."):
-        reply = reply.removeprefix(opening).strip()
-    sentence = re.split(r"(?<=[.!?]) ", reply)[0].rstrip(".!")
-    if not re.fullmatch(r"\w[\w ,.'°%-]+", sentence):
-        return None
-    return ReplyForm(surely if _has(plain, "sure") else rather, 2, 2, starts=("", sentence))
-
-
 _FACTS = [(_pattern(words), *said) for words, *said in _TABLES["facts"]["rows"]]
-
-
-_RELATED = [({*names.split()}, {*others.split()}) for names, others in _TABLES["related"].items()]
-
-
-def _unnamed(words: str, past: Sequence[str]) -> tuple[str, ...]:
-    """Return the words that advice must not contain, because somebody dislikes or lacks them."""
-    plains = [_plain(text) for text in (*past, words)]
-    if not any(_has(plain, "advice") for plain in plains[-4:]) or _has(plains[-1], "story"):
-        return ()
-    makes = any(_has(plain, "making") for plain in plains[-4:])
-    asks = words.rstrip().endswith("?")
-    requested = {*_WORD.findall(_WORDS["unliked"].sub("", plains[-1]))} if asks else set[str]()
-    unnamed: set[str] = set()
-    for plain, kind in product(plains, ("unliked", "lacking", "unable")):
-        for match in _WORDS[kind].finditer(plain):
-            word = next(filter(None, match.groups()))
-            stems = {word, *(word.removesuffix(ending) for ending in ("s", "es", "ing"))}
-            if stems & requested:
-                continue
-            related = [others for names, others in _RELATED if stems & names]
-            unnamed.update(*related)
-            if not related and (kind == "unliked" or (kind == "lacking" and makes)):
-                unnamed |= {f"{stem}{ending}" for stem in stems for ending in ("", "s", "ing")}
-    return tuple(sorted(word for word in unnamed if len(word) > 2))
 
 
 def _parroted(words: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from voxtui.cli.options import (
     FAILED_TURN,
     FILE_PATH,
     NOTHING_HEARD,
+    UNUSABLE,
     CommonOptions,
     global_options,
     leave,
@@ -47,20 +48,24 @@ def ask(
     The text of a pipe is attached to such a question: git log -5 | voxtui ask "what changed?". With
     a single - the question is read from stdin.
 
-    The answers go to stdout. The exit code is 1 if a turn failed, 2 if nothing could be done, and 3
-    if nothing was heard in a file.
+    The answers go to stdout. The exit code is 1 if a turn failed, 2 if a tool did or nothing could
+    be done, and 3 if nothing was heard in a file.
     """
     if not files and text is None:
         raise click.UsageError("Missing argument 'FILES...', - or --text.")
     config = options.load().config
     from voxtui.commands.ask import AskOptions, questions, run, words_and_text
     from voxtui.dialogue.timestamps import Outcome
+    from voxtui.dialogue.tool_interface import CallOutcome
 
     clips, text, attachment = words_and_text(files, text)
     chosen = AskOptions(as_json, wav, play, not fast, together, quiet, attachment)
-    outcomes = run(config, questions(clips, text, config), clips, chosen)
+    turns = run(config, questions(clips, text, config), clips, chosen)
+    outcomes = {turn.outcome for turn in turns}
     if Outcome.FAILED in outcomes:
         raise SystemExit(FAILED_TURN)
+    if any(report.outcome is not CallOutcome.DONE for turn in turns for report in turn.calls):
+        raise SystemExit(UNUSABLE)
     raise SystemExit(NOTHING_HEARD if Outcome.NO_SPEECH in outcomes else 0)
 
 

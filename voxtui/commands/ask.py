@@ -103,8 +103,8 @@ def _question(text: str, place: str) -> str:
 
 def run(
     config: Config, asked: Sequence[Clip | str], files: Sequence[Path], options: AskOptions
-) -> set[Outcome]:
-    """Answer each file or text of `asked`. Return the outcomes of the turns. Raises VoxtuiError."""
+) -> list[Turn]:
+    """Answer each file or text of `asked`. Return the turns. Raises VoxtuiError."""
     if (options.wav or options.play) and config.voice.engine == "none":
         raise InputError("--speak and --play need a voice, and voice.engine is none.")
     config = replace(config, session=SessionConfig())  # no conversation is kept here
@@ -146,9 +146,9 @@ def answer(
     make_engine: MakeEngine,
     options: AskOptions,
     audible: bool,
-) -> set[Outcome]:
-    """Run a turn for each question and print its answer. Return the outcomes of the turns."""
-    outcomes: set[Outcome] = set()
+) -> list[Turn]:
+    """Run a turn for each question, print its answer, and return it."""
+    turns: list[Turn] = []
     talkative = not (options.as_json or options.quiet)
     with headless(make_engine, options.quiet) as started:
         if started.loaded.sends_to and talkative:
@@ -162,8 +162,8 @@ def answer(
                 started.engine.post(Attach(options.attachment))
             turn = _print_answer(started.events(question, options.paced), options)
             _report(turn, options)
-            outcomes.add(turn.outcome)
-    return outcomes
+            turns.append(turn)
+    return turns
 
 
 def _print_answer(arriving: Iterator[events.Event], options: AskOptions) -> Turn:

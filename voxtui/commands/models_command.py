@@ -99,10 +99,7 @@ def fetch(
     file: Path | None,
     language: str = "",
 ) -> None:
-    """Download the model `name`, or the chat model of `config`. Raises ModelError, InputError.
-
-    It also fetches the Kokoro voice of `language`; empty means that of `config`.
-    """
+    """Download the model `name`, or the chat model of `config`; Kokoro's voice for `language`."""
     if language and name != "kokoro":
         raise InputError(
             "--language belongs to kokoro: `voxtui models fetch kokoro --language fr`."

@@ -72,7 +72,6 @@ class Origin:
     recording: int
     """number of the recording, unique in this process"""
     start: int
-    """index of its first frame"""
     end: int
     """index after its last frame"""
 
@@ -147,9 +146,7 @@ class FinishedCall:
 @dataclass(frozen=True, slots=True, eq=False)
 class SpeechChunk:
     samples: Samples
-    """shape (n,), float32, mono"""
     rate: int
-    """sample rate in Hz"""
     text: str
     """the clause that is spoken; empty in all but the first of several chunks of a clause"""
 

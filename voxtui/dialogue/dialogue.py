@@ -13,6 +13,7 @@ from voxtui.dialogue.inbox import Inbox
 from voxtui.dialogue.listening.listener import Listener
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import Past, ReplyOptions, Skills
+from voxtui.dialogue.skill_errors import skill_errors_logged
 
 BEGUN_RECENTLY = timedelta(minutes=1)
 """Maximum age of the first key of a typed text whose time the brain is told, so that work ahead
@@ -31,10 +32,7 @@ NO_FRONT_END = FrontEnd()
 
 @dataclass(slots=True, eq=False)
 class Dialogue:
-    """The state of one conversation.
-
-    Only the engine's thread changes it. Other threads may read `state`, post and emit.
-    """
+    """Changed by the engine's thread alone. Other threads may read `state`, post and emit."""
 
     inbox: Inbox
     components: Components
@@ -65,7 +63,9 @@ class Dialogue:
         """
         if self.skills is None or not self.config.current.brain.clock:
             return None
-        now = self.skills.now()
+        now = datetime.now()
+        with skill_errors_logged():
+            now = self.skills.now()
         return begun if begun is not None and abs(now - begun) < BEGUN_RECENTLY else now
 
     def enter(self, state: State) -> None:

@@ -27,8 +27,8 @@ from voxtui.dialogue.listening.listener import Listener, warm_up
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
 from voxtui.dialogue.protocols import Brain, Past, ReplyOptions, Skills
+from voxtui.dialogue.skill_errors import skill_errors_logged
 from voxtui.dialogue.turn.announcements import Announcer
-from voxtui.dialogue.turn.safe_skills import SafeSkills
 from voxtui.dialogue.turn.turn_taking import TurnTaking
 from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import VoxtuiError
@@ -79,7 +79,6 @@ class Engine:
         self._emit = emit
         self._inbox = Inbox()
         self._config = LiveConfig(config)
-        safe_skills = SafeSkills(skills) if skills is not None else None
         self._components = Components(
             SoundDevices(devices, self.push, self._microphone_lost), models, self._config, emit
         )
@@ -95,12 +94,12 @@ class Engine:
             self._history,
             self._config,
             emit,
-            safe_skills,
-            ReplyOptions(tools=safe_skills.tools if safe_skills else ()),
+            skills,
+            ReplyOptions(tools=skills.tools if skills else ()),
             front_end,
         )
         self._turns = TurnTaking(self._dialogue)
-        self._skills = safe_skills
+        self._skills = skills
         self._announcer = Announcer(self._dialogue)
         self._owns_models = models.owned
         self._closing_at: float | None = None
@@ -112,7 +111,6 @@ class Engine:
 
     @property
     def state(self) -> State:
-        """The current state. Only the engine's thread changes it."""
         return self._dialogue.state
 
     @property
@@ -161,8 +159,9 @@ class Engine:
         if isinstance(command, commands.Silence | commands.Talk) and self._skills is not None:
             snooze = isinstance(command, commands.Silence) and command.snooze
             missed = isinstance(command, commands.Silence) and command.missed
-            if self._skills.stop_ringing(snooze, missed) and not number:
-                number = RINGING
+            with skill_errors_logged():
+                if self._skills.stop_ringing(snooze, missed) and not number:
+                    number = RINGING
         if isinstance(command, commands.Talk):
             self._components.devices.attend(True)
         return number
@@ -214,7 +213,8 @@ class Engine:
         """Load the components; then handle queued items until Quit. Runs on the engine's thread."""
         try:
             if self._skills is not None:
-                self._skills.start(self._announcer.report)
+                with skill_errors_logged():
+                    self._skills.start(self._announcer.report)
             self._load()
             while not self._components.closing:
                 item = self._next()
@@ -236,13 +236,12 @@ class Engine:
         finally:
             self._turns.idle.end()
             if self._skills is not None:
-                self._skills.close()
+                with skill_errors_logged():
+                    self._skills.close()
             self._components.close()
 
     def _next(self) -> Frame | Posted | None:
         """Return the next item; transcribe while waiting. None: the recording's source stopped."""
-        if (frame := self._inbox.replayed()) is not None:
-            return frame
         while (wait_s := self._turns.idle.wait_s) is not None and self._inbox.empty():
             if wait_s > 0:
                 with suppress(Empty):

@@ -34,14 +34,12 @@ class NewTurn(Command, frozen=True):
 
 
 class Talk(NewTurn, frozen=True):
-    """Cut off any answer; listen to `source` from `at` on.
-
-    `paced` is False for a clip that is not played in real time.
-    """
+    """Cut off any answer; listen to `source` from `at` on."""
 
     at: float | None = None
     source: str = MICROPHONE
     paced: bool = True
+    """whether its frames come in real time"""
 
 
 class Release(Command, frozen=True):

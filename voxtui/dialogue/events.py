@@ -55,7 +55,6 @@ class Loaded(EngineEvent, frozen=True):
     sends_to: str = ""
     """the host that receives the user's voice and words; empty: they stay here"""
     brain_name: str = ""
-    """the brain's short name, such as `embedded`"""
     changed: bool = False
 
 

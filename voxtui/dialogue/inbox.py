@@ -116,7 +116,9 @@ class Inbox:
                     return 0  # each older turn was cancelled when the next one was created
                 turn.cancel()
             case commands.Typing(text=text):
-                typed = self._typed(text.strip(), begun)
+                if not text.strip():
+                    typed.cancelled.set()
+                typed = self.typing = TypedText(text.strip(), begun=begun)
             case commands.NewConversation() | commands.ReplaceComponents() | commands.Quit():
                 self.newest.cancel()
                 typed.cancelled.set()
@@ -154,12 +156,6 @@ class Inbox:
         turn.answer_requested = True
         return turn
 
-    def _typed(self, text: str, begun: datetime | None) -> TypedText:
-        if not text:
-            self.typing.cancelled.set()
-        self.typing = TypedText(text, begun=begun)
-        return self.typing
-
     def _silence(self) -> int:
         """End the announcement being spoken, and drop a waiting Speak. Returns its number, or 0."""
         answering, requested = self.answering, self._requested
@@ -184,12 +180,9 @@ class Inbox:
     def replay(self, frames: Sequence[Frame]) -> None:
         self._replayed.extendleft(reversed(frames))
 
-    def replayed(self) -> Frame | None:
-        return self._replayed.popleft() if self._replayed else None
-
     def empty(self) -> bool:
-        return self._queue.empty()
+        return not self._replayed and self._queue.empty()
 
     def get(self, timeout: float | None) -> Frame | Posted:
         """Wait `timeout` seconds at most. Raises queue.Empty."""
-        return self._queue.get(timeout=timeout)
+        return self._replayed.popleft() if self._replayed else self._queue.get(timeout=timeout)

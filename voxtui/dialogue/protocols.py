@@ -204,10 +204,7 @@ class SoundSystem(Protocol):
 
 
 class SpeechDetector(Protocol):
-    """Voice activity detection, frame by frame.
-
-    May load at the first call. Raises ModelError if that fails.
-    """
+    """Voice activity detection. It may load at the first call, and then raise ModelError."""
 
     def reset(self) -> None:
         """Discard the state of earlier frames."""
@@ -218,7 +215,12 @@ class SpeechDetector(Protocol):
 
 
 class Brain(Protocol):
-    """Turns an utterance or a text into tokens. Called on the engine's thread, except as noted."""
+    """Turns an utterance or a text into tokens. Called on the engine's thread, except as noted.
+
+    `listen`, `read` and `read_ahead` return at once. The brain may work ahead on its own thread
+    until the request is cancelled, or do nothing. It sends nothing to another machine before
+    `reply`.
+    """
 
     @property
     def name(self) -> str:
@@ -245,30 +247,24 @@ class Brain(Protocol):
     def listen(
         self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
     ) -> None:
-        """Prepare for an utterance, which the engine appends to `recording`. Returns at once.
+        """Prepare for an utterance, which the engine appends to `recording`.
 
-        Called at the key press, and when a session changes its options. The brain may work ahead on
-        its own thread until the request is cancelled. If it recognises words, it passes all words
-        so far to `on_words`.
+        Called at the key press, and when a session changes its options. If the brain recognises
+        words, it passes all words so far to `on_words`.
         """
 
     def wake(self) -> None:
         """Take note of a new frame in the recording. Called for each one. Returns within 1 ms."""
 
     def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
-        """Read the past before the user's next words are known. Returns at once.
+        """Read the past before the user's next words are known.
 
-        The brain may read on its own thread until the request is cancelled, or do nothing. It calls
-        `progress(done, total)` with counts of the prompt's tokens on one of its threads, also for
-        later prompts. It sends nothing to another machine.
+        Calls `progress(done, total)` with counts of the prompt's tokens on one of the brain's
+        threads, also for later prompts.
         """
 
     def read_ahead(self, request: TurnRequest) -> None:
-        """Prepare for the text of `request`, which is being typed and may change. Returns at once.
-
-        Called after each key. The brain may work ahead on its own thread until the request is
-        cancelled, or do nothing. It sends nothing to another machine.
-        """
+        """Prepare for the text of `request`, which is being typed. Called after each key."""
 
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         """Yield the answer, pulled on a worker thread. Ends within one step of a cancel.
@@ -386,10 +382,7 @@ class Skills(Protocol):
         ...
 
     def doubt(self, reply: str) -> str | None:
-        """Return a sentence if a brain's reply claims a deed that only a skill can do, else None.
-
-        Called on the engine's thread.
-        """
+        """Return a sentence if a reply claims a deed that only a skill can do, else None."""
         ...
 
     def close(self) -> None:

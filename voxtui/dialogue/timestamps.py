@@ -67,7 +67,6 @@ class Timestamps:
         self.tokens: int | None = None
         """the tokens of the reply as the brain's server counts them; None: one per Token"""
         self.prompt_tokens = 0
-        """the tokens of the prompt, if the brain counts them"""
         self.path = ""
         """the brain's way of computing, such as `captured`; empty for the plain one"""
         self.drafted = 0
@@ -115,7 +114,6 @@ class Turn:
     clip: str | None = None
     """the name of the clip that replaced the microphone"""
     heard: str | None = None
-    """the user's words, if the brain knows them"""
     reply: str = ""
     tokens: int = 0
     prompt_tokens: int = 0

@@ -153,10 +153,8 @@ def check_torch() -> str:
 
 
 def why_not_compiled(error: Exception) -> str:
-    """Return why Triton could not compile a kernel, and what to do; else the first line of `error`.
-
-    Triton compiles some C on each machine: https://github.com/triton-lang/triton.
-    """
+    """Return why Triton compiled no kernel, and what to do; else the first line of `error`."""
+    # Triton compiles some C on each machine: https://github.com/triton-lang/triton
     again = "then run `voxtui doctor gpu`"
     if "Failed to find C compiler" in str(error):
         return f"Triton needs a C compiler. Install gcc, {again}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from importlib import import_module
@@ -14,10 +14,13 @@ import msgspec
 
 from voxtui.dialogue.events import CountdownsChanged, Event, Notice, Rang, Reminded, RingsIn
 from voxtui.dialogue.protocols import SkillAnswer, SkillRequest
+from voxtui.dialogue.skill_errors import log_failure
 from voxtui.dialogue.tool_interface import Tool, ToolResult, offered, rule_call
-from voxtui.dialogue.turn.safe_skills import log_failure
+from voxtui.dialogue.turn.run_tool import DONE_ALREADY
 from voxtui.errors import InputError
+from voxtui.skills import timer_alarm
 from voxtui.skills.local_time import utc
+from voxtui.skills.timer_store import Entries, TimerStore
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -36,7 +39,6 @@ _SPOKEN = (
 )
 """The rules as tools: name, line, and whether they change something."""
 
-_QUIET_AGAIN = "That is done already. Say it again if you want it twice."
 _RINGS_IF_OPEN = "It rings while voxtui is open."
 
 
@@ -60,9 +62,6 @@ class AssistantSkills:
         tools: tuple[Tool, ...] = (),
         resources: ExitStack | None = None,
     ) -> None:
-        from voxtui.skills.timer_alarm import TimerAlarm
-        from voxtui.skills.timer_store import Entries, TimerStore
-
         self._store = TimerStore(folder)
         self._rings = rings
         self._emit: Callable[[Event], object] = lambda event: None
@@ -74,12 +73,11 @@ class AssistantSkills:
         self._lock: BaseFileLock | None = None
         """the lock of the one process that rings, if this one has it"""
         self._entries = Entries()
-        self._alarm = TimerAlarm()
+        self._alarm = timer_alarm.TimerAlarm()
         self._announced: datetime | None = None
         """the time whose first chime was announced"""
         self._stop: tuple[bool, bool] | None = None
         """the latest order to stop, until the thread has carried it out: snooze, forget missed"""
-        self._seen: object = (None, None)
         self._failure = ""
         self._changed = threading.Event()
         self._closed = False
@@ -133,13 +131,14 @@ class AssistantSkills:
 
         retry, self._retry = self._retry, ""
         words, now = request.words, self.now()
-        if (obeyed := self._obey(words)) is not None:
+        orders = ringing_orders(words)
+        if (obeyed := self._obey(orders)) is not None:
             return obeyed
         if not request.called:
             return None
         if call := rule_call(self.tools, words):
             return call
-        if "quiet" in ringing_orders(words):
+        if "quiet" in orders:
             return "Okay."
         # That it cannot do a thing is no answer where a tool may do it.
         if not offered(self.tools, words, request.sends_to) and (
@@ -158,7 +157,7 @@ class AssistantSkills:
                 self._retry = retry
                 return sentence
             case change if request.again and acts(change):
-                return _QUIET_AGAIN
+                return DONE_ALREADY
             case change:
                 try:
                     said = carry_out(change, self._store, now)
@@ -178,15 +177,10 @@ class AssistantSkills:
             self._emit(RingsIn(None))  # at once: the thread may be at a file
         return rings
 
-    def _obey(self, words: str) -> str | None:
-        """Return the answer to words about what rings or rang, or None for other words."""
-        from voxtui.skills.rules.timer_words import ringing_orders
-
+    def _obey(self, orders: Mapping[str, float]) -> str | None:
+        """Return the answer to `orders` about what rings or rang, or None if nothing does."""
         missed = any(entry.missed for entry in self._entries.all)
         rang = self._alarm.just_rang(utc(self.now()))
-        if not missed and not rang:
-            return None
-        orders = ringing_orders(words)
         if missed and "clear" in orders and not self._alarm.entries:
             self.stop_ringing(missed=True)
             return "Cleared."
@@ -200,14 +194,12 @@ class AssistantSkills:
 
     def _snooze(self, seconds: float) -> str:
         """Make it ring again after `seconds`. Any thread."""
-        from voxtui.skills.timer_alarm import snooze_sentence, snoozed
-
         again = self._alarm.entries or self._alarm.stopped
         until = utc(self.now()) + timedelta(seconds=seconds)
         with self._store.changing() as change:
-            change.entries = snoozed(change.entries, again, until)
+            change.entries = timer_alarm.snoozed(change.entries, again, until)
         self._changed.set()
-        return snooze_sentence(again, seconds)
+        return timer_alarm.snooze_sentence(again, seconds)
 
     def doubt(self, reply: str) -> str | None:
         """Return a sentence if `reply` claims a timer or a message. See Skills."""
@@ -237,56 +229,49 @@ class AssistantSkills:
                 wait_s = LOOK_SECONDS
                 if repr(error) != self._failure:
                     self._failure = repr(error)
-                    log_failure(error)
+                    if isinstance(error, InputError):
+                        self._emit(Notice(str(error), "error"))
+                    else:
+                        log_failure(error)
             self._changed.wait(wait_s)
 
     def _look(self) -> float:
         """Report changes of the files, ring what is due, and return seconds to the next look."""
-        from voxtui.skills.timer_alarm import AHEAD_SECONDS
-
-        try:
-            self._carry_out_stop()
-            self._read()
-            now = utc(self.now())
-            due = self._entries.next_due
-            if (due is not None or self._alarm.entries) and self._lock is None:
-                self._lock = self._store.try_to_ring()
-            if self._lock is None:
-                return LOOK_SECONDS
-            self._announce(due, now)
-            if due is not None and due <= now:
-                self._ring(now)
-                return 0.0
-            waits = [LOOK_SECONDS]
-            if due is not None:
-                left = (due - now).total_seconds()
-                waits.append(left if due == self._announced else left - AHEAD_SECONDS)
-            if self._alarm.entries:
-                waits.append(self._go_on_ringing(now))
-            return max(0.001, min(waits))
-        except InputError as error:
-            if str(error) != self._failure:
-                self._failure = str(error)
-                self._emit(Notice(self._failure, "error"))
+        self._carry_out_stop()
+        self._read()
+        now = utc(self.now())
+        due = self._entries.next_due
+        if (due is not None or self._alarm.entries) and self._lock is None:
+            self._lock = self._store.try_to_ring()
+        if self._lock is None:
             return LOOK_SECONDS
+        self._announce(due, now)
+        if due is not None and due <= now:
+            self._ring(now)
+            return 0.0
+        waits = [LOOK_SECONDS]
+        if due is not None:
+            left = (due - now).total_seconds()
+            waits.append(left if due == self._announced else left - timer_alarm.AHEAD_SECONDS)
+        if self._alarm.entries:
+            waits.append(self._go_on_ringing(now))
+        return max(0.001, min(waits))
 
     def _read(self) -> None:
-        seen = self._store.signature()
-        if seen == self._seen:
+        entries = self._store.read()
+        if entries == self._entries:
             return
-        self._seen, self._entries = seen, self._store.read()
+        self._entries = entries
         if self._alarm.entries and not {*self._entries.all}.intersection(self._alarm.entries):
             self._end_ringing()  # it was stopped, snoozed or cancelled, here or elsewhere
         self._emit(CountdownsChanged(self._entries.countdowns(self._alarm.entries)))
 
     def _announce(self, due: datetime | None, now: datetime) -> None:
         """Announce the first chime of what is due next, or that it is cancelled."""
-        from voxtui.skills.timer_alarm import AHEAD_SECONDS, LATE_SECONDS
-
-        if due is not None and (due - now).total_seconds() <= AHEAD_SECONDS:
+        if due is not None and (due - now).total_seconds() <= timer_alarm.AHEAD_SECONDS:
             if due != self._announced:
                 self._announced = due
-                if (now - due).total_seconds() < LATE_SECONDS:
+                if (now - due).total_seconds() < timer_alarm.LATE_SECONDS:
                     self._emit(RingsIn(max(0.0, (due - now).total_seconds())))
         elif self._announced is not None:
             if self._announced > now:  # cancelled at the last moment
@@ -294,34 +279,32 @@ class AssistantSkills:
             self._announced = None
 
     def _ring(self, now: datetime) -> None:
-        from voxtui.skills.requests import due_sentence
-        from voxtui.skills.timer_alarm import LATE_SECONDS, ring_due
-
         with self._store.changing() as change:
-            change.entries, rung = ring_due(change.entries, now)
-        rings = [entry for entry, late in rung if late.total_seconds() < LATE_SECONDS]
+            change.entries, rung = timer_alarm.ring_due(change.entries, now)
+        rings = [entry for entry, late in rung if late.total_seconds() < timer_alarm.LATE_SECONDS]
         if rings:
             self._alarm.add(rings, now)
         for entry, late in rung:
-            self._emit(Rang(due_sentence(entry, late)))
+            self._emit(Rang(timer_alarm.due_sentence(entry, late)))
             if entry not in rings:
-                self._emit(Reminded(due_sentence(entry, late)))
+                self._emit(Reminded(timer_alarm.due_sentence(entry, late)))
 
     def _go_on_ringing(self, now: datetime) -> float:
-        """Chime and speak again at the due time. Return the seconds until the next one."""
-        from voxtui.skills.requests import due_sentence
-
-        ringing = self._alarm
-        if ringing.missed(now):
-            self._end_ringing()
-            self._emit(CountdownsChanged(self._entries.countdowns()))
-            return LOOK_SECONDS
-        if (seconds := ringing.chime_in(now)) is not None:
-            self._emit(RingsIn(seconds))
-        if ringing.speaks(now):
-            for entry in ringing.entries:
-                self._emit(Reminded(due_sentence(entry, timedelta())))
-        return ringing.wait(now)
+        """Take the next step of the ringing if it is due. Return the seconds until the next."""
+        match self._alarm.step(now):
+            case (at, timer_alarm.Step.CHIME):
+                left = timer_alarm.AHEAD_SECONDS - (now - at).total_seconds()
+                self._emit(RingsIn(max(0.0, left)))
+            case (_, timer_alarm.Step.SPEAK):
+                for entry in self._alarm.entries:
+                    self._emit(Reminded(timer_alarm.due_sentence(entry, timedelta())))
+            case (_, timer_alarm.Step.END):
+                self._end_ringing()
+                self._emit(CountdownsChanged(self._entries.countdowns()))
+                return LOOK_SECONDS
+            case None:
+                pass
+        return self._alarm.wait(now)
 
     def _end_ringing(self) -> None:
         self._alarm.stop(utc(self.now()))
@@ -331,7 +314,6 @@ class AssistantSkills:
     def _carry_out_stop(self) -> None:
         """Remove stopped entries from the files."""
         from voxtui.skills.rules.timer_words import SNOOZE_SECONDS
-        from voxtui.skills.timer_store import Entries
 
         order, self._stop = self._stop, None
         if order is None:

@@ -16,7 +16,10 @@ from voxtui.skills.rules.intents import (
     Which,
 )
 from voxtui.skills.rules.spoken import say_moment, say_span, spoken_list
-from voxtui.skills.timer_store import MOST_ENTRIES, Entries, Entry, Reminder, Timer, TimerStore
+from voxtui.skills.timer_alarm import timer_name
+from voxtui.skills.timer_store import MOST_ENTRIES, Entries, Reminder, Timer, TimerStore
+
+_DONE = {Do.CANCEL: "cancelled", Do.PAUSE: "paused", Do.RESUME: "running again"}
 
 
 class _Refused(Exception):
@@ -30,10 +33,7 @@ def acts(request: Request) -> bool:
 
 
 def carry_out(request: Request, store: TimerStore, now: datetime) -> str:
-    """Carry out `request` at the local time `now`; return the sentence about it.
-
-    Raises InputError if the files cannot be used.
-    """
+    """Carry out `request` at the local time `now`; return the sentence. Raises InputError."""
     try:
         with store.changing() as change:
             change.entries, sentence = _carried_out(request, change.entries, now)
@@ -60,25 +60,6 @@ def _carried_out(request: Request, entries: Entries, now: datetime) -> tuple[Ent
             return _cancel_reminders(request, entries)
 
 
-def due_sentence(entry: Entry, late: timedelta) -> str:
-    """Return the sentence for an entry that rings, or that was missed by `late`."""
-    missed = late > timedelta(minutes=1)
-    ago = f"{say_span(late.total_seconds(), 1)} ago"
-    if isinstance(entry, Timer):
-        verb = f"ended {ago}" if missed else "is done"
-        return f"{timer_name(entry, 'Your')} {verb}."
-    about = entry.about.removeprefix("that ")
-    if not about:
-        return f"Your alarm was due {ago}." if missed else "This is your alarm."
-    return f"Reminder, due {ago}: {about}." if missed else f"Reminder: {about}."
-
-
-def timer_name(timer: Timer, article: str = "the") -> str:
-    if timer.name:
-        return f"{article} {timer.name} timer"
-    return f"{article} timer for {say_span(timer.seconds)}"
-
-
 def _start(request: TimerRequest, entries: Entries, now: datetime) -> tuple[Entries, str]:
     if len(entries.timers) >= MOST_ENTRIES:
         raise _Refused(f"There are already {MOST_ENTRIES} timers. Cancel some first.")
@@ -99,7 +80,7 @@ def _left(timer: Timer, now: datetime) -> str:
     if timer.missed:
         return f"{timer_name(timer, 'The')} ended {say_span(-timer.remaining(now), 1)} ago."
     left = say_span(max(0.0, timer.remaining(now)))
-    paused = "" if timer.ends else " is paused and"
+    paused = "" if timer.due else " is paused and"
     return f"{timer_name(timer, 'The')}{paused} has {left} left."
 
 
@@ -116,16 +97,11 @@ def _change_timers(request: TimerRequest, entries: Entries, now: datetime) -> tu
     after = Entries(tuple(filter(None, (changed.get(id(entry), entry) for entry in entries.all))))
     names = spoken_list([timer_name(timer) for timer in found])
     verb = "are" if len(found) > 1 else "is"
-    match request.do:
-        case Do.CANCEL:
-            done = f"{verb} cancelled"
-        case Do.PAUSE:
-            done = f"{verb} paused"
-        case Do.RESUME:
-            done = f"{verb} running again"
-        case _:
-            left = next(filter(None, changed.values())).remaining(now)
-            done = f"now has {say_span(left)} left"
+    if request.do in _DONE:
+        done = f"{verb} {_DONE[request.do]}"
+    else:
+        left = next(filter(None, changed.values())).remaining(now)
+        done = f"now has {say_span(left)} left"
     return after, f"{names[0].upper()}{names[1:]} {done}."
 
 
@@ -136,17 +112,17 @@ def _changed(timer: Timer, request: TimerRequest, now: datetime) -> Timer | None
         case Do.CANCEL:
             return None
         case Do.PAUSE:
-            return replace(timer, ends=None, left=left)
+            return replace(timer, due=None, left=left)
         case Do.RESUME:
-            ends = timer.ends or now + timedelta(seconds=left)
-            return replace(timer, ends=ends, left=0.0)
+            ends = timer.due or now + timedelta(seconds=left)
+            return replace(timer, due=ends, left=0.0)
         case _:
             change = request.seconds if request.do is Do.ADD else -request.seconds
             if left + change <= 0:
                 raise _Refused(f"{_left(timer, now)} It was not shortened.")
-            if timer.ends is None:
+            if timer.due is None:
                 return replace(timer, left=left + change)
-            return replace(timer, ends=timer.ends + timedelta(seconds=change))
+            return replace(timer, due=timer.due + timedelta(seconds=change))
 
 
 def _matching(which: Which, timers: Sequence[Timer]) -> list[Timer]:
@@ -181,19 +157,19 @@ def _list(entries: Entries, now: datetime) -> str:
     if not entries.reminders:
         return "There are no reminders."
     told = [
-        f"{say_moment(local(one.at), now)}: {'missed, ' * one.missed}{one.about or 'alarm'}"
-        for one in sorted(entries.reminders, key=lambda one: one.at)
+        f"{say_moment(local(one.due), now)}: {'missed, ' * one.missed}{one.title}"
+        for one in sorted(entries.reminders, key=lambda one: one.due)
     ]
     return f"{'. '.join(part[0].upper() + part[1:] for part in told)}."
 
 
 def _cancel_reminders(request: CancelReminder, entries: Entries) -> tuple[Entries, str]:
     about = request.about.lower()
-    found = [one for one in entries.reminders if about in one.about.lower()]
+    found = [one for one in entries.reminders if about in one.name.lower()]
     if not found:
         raise _Refused("There is no such reminder." if about else "There is no reminder.")
     if len(found) > 1 and not request.every:
         raise _Refused(f"There are {len(found)} reminders. Say what the one is about.")
     after = Entries(tuple(entry for entry in entries.all if entry not in found))
-    names = spoken_list([one.about or "the alarm" for one in found])
+    names = spoken_list([one.name or "the alarm" for one in found])
     return after, f"Cancelled: {names}."

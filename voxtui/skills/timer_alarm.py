@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 from msgspec.structs import replace
 
 from voxtui.skills.rules.spoken import say_span, spoken_list
-from voxtui.skills.timer_store import Entries, Entry
+from voxtui.skills.timer_store import Entries, Entry, Timer
 
 AHEAD_SECONDS = 1.5
 """Time before a chime at which it is announced, so that the speaker plays it on time."""
@@ -31,6 +33,17 @@ JUST_NOW_SECONDS = 60.0
 
 MISSED_DAYS = 1
 
+Step = StrEnum("Step", "CHIME SPEAK END")
+
+_SCHEDULE = sorted(
+    [
+        *((at - AHEAD_SECONDS, Step.CHIME) for at in CHIMES[1:]),
+        *((at + SPOKEN_AFTER, Step.SPEAK) for at in CHIMES),
+        (LONGEST_SECONDS, Step.END),
+    ]
+)
+"""What is done, in seconds from the first chime, which was announced before it rang."""
+
 
 class TimerAlarm:
     """The ringing entries and their schedule. Times are aware. One thread writes."""
@@ -40,14 +53,13 @@ class TimerAlarm:
         self.stopped: Sequence[Entry] = ()
         """the entries that rang last"""
         self._stopped_at: datetime | None = None
-        self._began: datetime | None = None
-        self._announced = self._spoken = 0
-        """the number of announced chimes, and of those whose sentence was spoken"""
+        self._steps = deque[tuple[datetime, Step]]()
+        """the rest of the schedule"""
 
     def add(self, entries: Sequence[Entry], now: datetime) -> None:
         """Ring `entries` as well, from the beginning. Their first chime was already announced."""
         self.entries = (*self.entries, *entries)
-        self._began, self._announced, self._spoken = now, 1, 0
+        self._steps = deque((now + timedelta(seconds=at), step) for at, step in _SCHEDULE)
 
     def stop(self, now: datetime) -> None:
         if self.entries:
@@ -61,40 +73,15 @@ class TimerAlarm:
         at = self._stopped_at
         return at is not None and now - at < timedelta(seconds=JUST_NOW_SECONDS)
 
-    def missed(self, now: datetime) -> bool:
-        return bool(self.entries) and self._since(now) >= LONGEST_SECONDS
-
-    def chime_in(self, now: datetime) -> float | None:
-        """Return the seconds to the next chime, once and shortly before it; else None."""
-        if self._announced >= len(CHIMES):
-            return None
-        left = CHIMES[self._announced] - self._since(now)
-        if left > AHEAD_SECONDS:
-            return None
-        self._announced += 1
-        return max(0.0, left)
-
-    def speaks(self, now: datetime) -> bool:
-        """Return True once after each chime, when its sentence is due."""
-        if self._spoken >= self._announced:
-            return False
-        if self._since(now) < CHIMES[self._spoken] + SPOKEN_AFTER:
-            return False
-        self._spoken += 1
-        return True
+    def step(self, now: datetime) -> tuple[datetime, Step] | None:
+        """Return the next step of the schedule and its time, once, if it is due."""
+        if self._steps[-1][0] <= now:
+            return self._steps[-1]
+        return self._steps.popleft() if self._steps[0][0] <= now else None
 
     def wait(self, now: datetime) -> float:
-        """Return the seconds until a chime or a sentence is due."""
-        since = self._since(now)
-        times = [LONGEST_SECONDS]
-        if self._announced < len(CHIMES):
-            times.append(CHIMES[self._announced] - AHEAD_SECONDS)
-        if self._spoken < self._announced:
-            times.append(CHIMES[self._spoken] + SPOKEN_AFTER)
-        return max(0.0, min(times) - since)
-
-    def _since(self, now: datetime) -> float:
-        return (now - self._began).total_seconds() if self._began else 0.0
+        """Return the seconds until the next step is due."""
+        return max(0.0, (self._steps[0][0] - now).total_seconds())
 
 
 def ring_due(entries: Entries, now: datetime) -> tuple[Entries, list[tuple[Entry, timedelta]]]:
@@ -116,10 +103,29 @@ def ring_due(entries: Entries, now: datetime) -> tuple[Entries, list[tuple[Entry
 def snoozed(entries: Entries, again: Sequence[Entry], until: datetime) -> Entries:
     """Return the entries with `again` due at `until`."""
     rest = (entry for entry in entries.all if entry not in again)
-    return Entries((*rest, *(entry.postponed(until) for entry in again)))
+    return Entries((*rest, *(replace(entry, due=until, missed=False) for entry in again)))
 
 
 def snooze_sentence(again: Sequence[Entry], seconds: float) -> str:
     verb = "ring" if len(again) > 1 else "rings"
     listed = spoken_list([entry.title for entry in again])
     return f"{listed[0].upper()}{listed[1:]} {verb} again in {say_span(seconds)}."
+
+
+def due_sentence(entry: Entry, late: timedelta) -> str:
+    """Return the sentence for an entry that rings, or that was missed by `late`."""
+    missed = late > timedelta(minutes=1)
+    ago = f"{say_span(late.total_seconds(), 1)} ago"
+    if isinstance(entry, Timer):
+        verb = f"ended {ago}" if missed else "is done"
+        return f"{timer_name(entry, 'Your')} {verb}."
+    about = entry.name.removeprefix("that ")
+    if not about:
+        return f"Your alarm was due {ago}." if missed else "This is your alarm."
+    return f"Reminder, due {ago}: {about}." if missed else f"Reminder: {about}."
+
+
+def timer_name(timer: Timer, article: str = "the") -> str:
+    if timer.name:
+        return f"{article} {timer.name} timer"
+    return f"{article} timer for {say_span(timer.seconds)}"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from voxtui.dialogue.events import Countdown
 from voxtui.errors import InputError
@@ -46,7 +45,7 @@ class Timer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     seconds: float
     """the length of the timer when it was set, in seconds"""
-    ends: _Time | None = None
+    due: _Time | None = msgspec.field(name="ends", default=None)
     """the time at which it rings, or None while it is paused"""
     left: float = 0.0
     """the seconds left while it is paused"""
@@ -57,46 +56,32 @@ class Timer(msgspec.Struct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         if not 0 < self.seconds <= LONGEST_LENGTH or not 0 <= self.left <= LONGEST_LENGTH:
             raise ValueError(f"a timer of {self.seconds:g} s with {self.left:g} s left")
-        if self.ends is not None and not EARLIEST_YEAR <= self.ends.year <= LATEST_YEAR:
-            raise ValueError(f"a timer that ends in the year {self.ends.year}")
-
-    @property
-    def due(self) -> datetime | None:
-        return self.ends
+        if self.due is not None and not EARLIEST_YEAR <= self.due.year <= LATEST_YEAR:
+            raise ValueError(f"a timer that ends in the year {self.due.year}")
 
     @property
     def title(self) -> str:
         return self.name or "timer"
 
-    def postponed(self, until: datetime) -> Timer:
-        return replace(self, ends=until, missed=False)
-
     def remaining(self, now: datetime) -> float:
         """Return the seconds left at `now` (aware)."""
-        return self.left if self.ends is None else (self.ends - now).total_seconds()
+        return self.left if self.due is None else (self.due - now).total_seconds()
 
 
 class Reminder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A reminder, or an alarm if it has no subject."""
+    """A reminder, or an alarm if it has no name. `about` in the file is its name."""
 
-    at: _Time
-    about: _Name = ""
+    due: _Time = msgspec.field(name="at")
+    name: _Name = msgspec.field(name="about", default="")
     missed: bool = False
 
     def __post_init__(self) -> None:
-        if not EARLIEST_YEAR <= self.at.year <= LATEST_YEAR:
-            raise ValueError(f"a reminder in the year {self.at.year}")
-
-    @property
-    def due(self) -> datetime:
-        return self.at
+        if not EARLIEST_YEAR <= self.due.year <= LATEST_YEAR:
+            raise ValueError(f"a reminder in the year {self.due.year}")
 
     @property
     def title(self) -> str:
-        return self.about or "alarm"
-
-    def postponed(self, until: datetime) -> Reminder:
-        return replace(self, at=until, missed=False)
+        return self.name or "alarm"
 
 
 Entry: TypeAlias = Timer | Reminder
@@ -158,10 +143,7 @@ class TimerStore:
 
     @contextmanager
     def changing(self) -> Generator[Change]:
-        """Yield the entries to be changed, and write the changes at the end.
-
-        Other processes wait meanwhile. Raises InputError.
-        """
+        """Yield the entries to change, and write them while others wait. Raises InputError."""
         lock = _acquire(self._folder / "timers.lock", timeout_s=-1)
         try:
             before = self.read()
@@ -174,15 +156,8 @@ class TimerStore:
         finally:
             lock.release()
 
-    def signature(self) -> object:
-        """Return a value that differs after any change of the files."""
-        return _stat(self._timers), _stat(self._reminders)
-
     def try_to_ring(self) -> BaseFileLock | None:
-        """Make this process the one that rings. Return its lock, or None if another process rings.
-
-        Releasing the lock gives the right back. Raises InputError.
-        """
+        """Return the lock of the one process that rings; None if another is. Raises InputError."""
         from filelock import Timeout
 
         try:
@@ -230,11 +205,3 @@ def _acquire(path: Path, timeout_s: float) -> BaseFileLock:
     except OSError as error:
         raise InputError(f"{path}: cannot be opened: {error.strerror}.") from error
     return lock
-
-
-def _stat(path: Path) -> object:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino, found.st_size

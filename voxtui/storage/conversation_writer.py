@@ -6,20 +6,17 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
+from typing import TypeAlias
 
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.protocols import Past, PastTurn
 from voxtui.errors import InputError
 from voxtui.storage.conversation_database import UNDO_SECONDS, Conversations, Exchange
 
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    number: int | None
-    """the number of the exchange in the file, or None if it was deleted there"""
-    exchange: Exchange
+_Rows: TypeAlias = dict[int | str, tuple[int | None, Exchange]]
+"""Exchanges by the key of their turn, with their numbers in the file; None: deleted there."""
 
 
 @dataclass(slots=True)
@@ -27,7 +24,7 @@ class StoredConversation:
     """The stored part of a conversation. Only the writer's thread changes it."""
 
     number: int | None = None
-    rows: dict[int | str, _Row] | None = None
+    rows: _Rows = field(default_factory=_Rows)
 
 
 class ConversationWriter:
@@ -56,13 +53,10 @@ class ConversationWriter:
             self._thread.start()
 
     def resume(self, conversation: int, numbers: Iterator[int]) -> Past:
-        """Continue a stored conversation. Its turns get the next `numbers`.
-
-        Raises InputError.
-        """
+        """Continue a stored conversation. Its turns get the next `numbers`. Raises InputError."""
         stored = self.conversations.read(conversation)
         turns = {row: _as_turn(exchange, next(numbers)) for row, exchange in stored.items()}
-        rows = {_key(turn): _Row(row, stored[row]) for row, turn in turns.items()}
+        rows: _Rows = {_key(turn): (row, stored[row]) for row, turn in turns.items()}
         self.current = StoredConversation(conversation, rows)
         return tuple(turns.values())
 
@@ -103,8 +97,7 @@ class ConversationWriter:
         self, current: StoredConversation, past: Past, answered_by: Mapping[int, str]
     ) -> bool:
         """Write what is new, as for `store`. Return False if nothing is new."""
-        rows = current.rows or {}
-        now = time.time()
+        rows, now = current.rows.copy(), time.time()
         exchanges = {
             _key(turn): Exchange(
                 turn.user_text, turn.reply_text, turn.clock, turn.attached, now,
@@ -115,31 +108,26 @@ class ConversationWriter:
         if not rows and all(exchange.attached for exchange in exchanges.values()):
             return False
         new = {key: exchange for key, exchange in exchanges.items() if key not in rows}
-        replaced = [
-            key for key in rows
-            if key not in exchanges and isinstance(key, int) and key > 0
-            and key not in answered_by
-        ]  # fmt: skip
-        changed = {
-            row.number: exchanges[key]
-            for key, row in rows.items()
-            if row.number is not None
-            and key in exchanges
-            and (exchanges[key].you, exchanges[key].vox) != (row.exchange.you, row.exchange.vox)
-        }
-        removed = [number for key in replaced if (number := rows[key].number) is not None]
+        changed: dict[int, Exchange] = {}
+        removed: list[int] = []
+        for key, (number, before) in current.rows.items():
+            if exchange := exchanges.get(key):
+                rows[key] = number, exchange
+                if number is not None and (exchange.you, exchange.vox) != (before.you, before.vox):
+                    changed[number] = exchange
+            elif isinstance(key, int) and key > 0 and key not in answered_by:  # it was replaced
+                del rows[key]
+                if number is not None:
+                    removed.append(number)
         if not (new or changed or removed):
             return False
         number, added = self.conversations.store(
             current.number, tuple(new.values()), changed, removed
         )
-        deleted = current.number not in (None, number)  # so its words stay deleted
-        rows = {
-            key: _Row(None if deleted else row.number, exchanges.get(key, row.exchange))
-            for key, row in rows.items() if key not in replaced
-        }  # fmt: skip
-        fresh = (_Row(row, exchange) for row, exchange in zip(added, new.values(), strict=True))
-        current.number, current.rows = number or None, rows | dict(zip(new, fresh, strict=True))
+        if current.number not in (None, number):  # it was deleted, so its words stay deleted
+            rows = {key: (None, exchange) for key, (_, exchange) in rows.items()}
+        rows |= dict(zip(new, zip(added, new.values(), strict=True), strict=True))
+        current.number, current.rows = number or None, rows
         return True
 
 

@@ -71,10 +71,7 @@ class Record:
 
     @property
     def finished(self) -> list[SessionTurn]:
-        """Return the finished turns, oldest first. Any thread.
-
-        Turns without a question and an answer are left out.
-        """
+        """Return the finished turns that have words or sound, oldest first. Any thread."""
         over = (turn for turn in list(self.turns.values()) if turn.result)
         return [turn for turn in over if turn.utterance or _words(turn) or _result(turn).reply]
 

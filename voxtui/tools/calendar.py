@@ -75,16 +75,22 @@ def span(when: Day, now: datetime) -> tuple[date, date]:
 def _read(path: Path, arguments: str, now: datetime, cancelled: Flag) -> ToolResult:
     when = msgspec.json.decode(arguments, type=Query).when
     first, after = span(when, now)
-    events = _events(path, first, after, cancelled)
+    answer = _answer(path, first, after, cancelled)
+    events = [
+        ((datetime if "T" in start else date).fromisoformat(start), title)
+        for start, title in answer.events
+    ]
+    bad = answer.unreadable
+    left_out = f" {'One event' if bad == 1 else f'{bad} events'} cannot be read." if bad else ""
     named = when.capitalize() if when in DAYS else when
     named = f"on {named}" if when in DAYS else named
     if not events:
-        return ToolResult("", f"There is nothing in your calendar {named}.")
+        return ToolResult("", f"There is nothing in your calendar {named}.{left_out}")
     alone = (after - first).days == 1
     parts = [_said(start, title, alone) for start, title in events]
     more = len(parts) - MOST_EVENTS
     said = ". ".join(parts[:MOST_EVENTS]) + (f", and {more} more" if more > 0 else "")
-    return ToolResult("\n".join(parts), f"{named[0].upper()}{named[1:]}: {said}.")
+    return ToolResult("\n".join(parts), f"{named[0].upper()}{named[1:]}: {said}.{left_out}")
 
 
 def _said(start: date, title: str, alone: bool) -> str:
@@ -94,7 +100,7 @@ def _said(start: date, title: str, alone: bool) -> str:
     return f"{day}all day, {title}"
 
 
-def _events(path: Path, first: date, after: date, cancelled: Flag) -> list[tuple[date, str]]:
+def _answer(path: Path, first: date, after: date, cancelled: Flag) -> calendar_file.Answer:
     """Return the events between two days by their start, local time. Raises InputError.
 
     Another process reads the file, because a rule of a calendar may have no end, and a thread that
@@ -109,7 +115,4 @@ def _events(path: Path, first: date, after: date, cancelled: Flag) -> list[tuple
         raise InputError(f"{path}: {calendar_file.UNREADABLE}") from error
     if answer.problem:
         raise InputError(answer.problem, answer.hint)
-    return [
-        ((datetime if "T" in start else date).fromisoformat(start), title)
-        for start, title in answer.events
-    ]
+    return answer

@@ -26,12 +26,14 @@ UNREADABLE = "is not a calendar that can be read."
 class Answer(msgspec.Struct):
     events: list[tuple[str, str]] = []
     """the start, a date or a local time in ISO 8601, and the title"""
+    unreadable: int = 0
+    """the number of events that are left out, such as one without a start"""
     problem: str = ""
     hint: str = ""
 
 
-def events_in(path: Path, first: date, after: date) -> list[tuple[str, str]]:
-    """Return the first events between two days by their start, see `Answer`. Raises InputError."""
+def events_in(path: Path, first: date, after: date) -> Answer:
+    """Return the first events between two days by their start. Raises InputError."""
     try:
         icalendar: Any = import_module("icalendar")
         recurring: Any = import_module("recurring_ical_events")
@@ -41,7 +43,15 @@ def events_in(path: Path, first: date, after: date) -> list[tuple[str, str]]:
         data = read_file(path, FILE_BYTES + 1)
         if len(data) > FILE_BYTES:
             raise InputError(f"{path}: is larger than {FILE_BYTES // 10**6} MB.")
-        found: list[Any] = recurring.of(icalendar.Calendar.from_ical(data)).between(first, after)
+        calendar = icalendar.Calendar.from_ical(data)
+        parts: list[Any] = calendar.subcomponents
+        bad = [
+            part
+            for part in parts
+            if part.errors or ("DTSTART" not in part and part.name == "VEVENT")
+        ]
+        calendar.subcomponents = [part for part in parts if part not in bad]
+        found: list[Any] = recurring.of(calendar).between(first, after)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
     except InputError:
@@ -57,13 +67,13 @@ def events_in(path: Path, first: date, after: date) -> list[tuple[str, str]]:
             start = start.astimezone().replace(tzinfo=None)
         title = one_line(str(event.get("SUMMARY", "without a title")))[:200]
         events.append((start.isoformat(), title))
-    return sorted(events)[:MOST_EVENTS]
+    return Answer(sorted(events)[:MOST_EVENTS], len(bad))
 
 
 def main(path: str, first: str, after: str) -> None:
     try:
         days = date.fromisoformat(first), date.fromisoformat(after)
-        answer = Answer(events_in(Path(path), *days))
+        answer = events_in(Path(path), *days)
     except InputError as error:
         answer = Answer(problem=error.message, hint=error.hint)
     sys.stdout.buffer.write(msgspec.json.encode(answer))

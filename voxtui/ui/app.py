@@ -53,9 +53,6 @@ from voxtui.ui.widgets.timers import SNOOZE_KEY, Timers
 
 TICK_SECONDS = 1 / 20
 
-IDLE_TICK_SECONDS = 1 / 2
-"""Interval of updates while nobody speaks, when only the level and the timers change."""
-
 
 class VoxtuiApp(TerminalApp, inherit_bindings=False):
     """Talk, listen, and see how long it took."""
@@ -136,14 +133,13 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
             self.animation_level = "none"
             self.bar.field.cursor_blink = False
         self._fast = self.set_interval(TICK_SECONDS, self.tick)
-        self.set_interval(IDLE_TICK_SECONDS, self.tick)
         self.status.show_mode()
         self._keep_pace()
         self.main.show_state()
         if not self.is_headless:  # a test run keeps the signals of its process
             exit_on_signals(partial(self.exit, return_code=EXIT_CODE))
         self.paint_after_suspend()
-        self.set_interval(LEVEL_SECONDS, self.status.show_level)
+        self.set_interval(LEVEL_SECONDS, self._tick_level)
         self.call_after_refresh(self._start)
 
     async def _start(self) -> None:
@@ -214,19 +210,21 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
             self.call_later(self.turns.first_shown, timestamps)
 
         self.when_written(first_shown)
-        self.wait_written()
 
     def tick(self) -> None:
         """Show values that change without events: level, milestones, seconds of speech."""
         if self.turns.words_first or self._is_taken_down:
             return
         self.status.hear(self.session.engine.level)
-        self.timers.tick()
         listening = self.session.state is State.LISTENING
         if listening:
             self.status.show_hint()
         self.status.follow_sound()
         self.turns.tick(listening)
+
+    def _tick_level(self) -> None:
+        self.tick()  # while nobody speaks, nothing else does
+        self.status.show_level()
 
     def _keep_pace(self) -> None:
         if self.session.state is State.READY:

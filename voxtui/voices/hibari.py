@@ -126,10 +126,7 @@ class HibariVoice:
 
 
 def after_pause(both: Samples, before: Samples, alone: Samples, rate: int) -> Samples:
-    """Return the clause of `both` that follows `before` and a pause.
-
-    Returns `alone`, the same clause spoken alone, if the pause is not clear.
-    """
+    """Return the part of `both` after `before` and a clear pause; else `alone`, its own sound."""
     import numpy as np
 
     heard, first, second = audible(both), audible(before), audible(alone)
@@ -151,10 +148,7 @@ def pause_after(clause: str) -> float:
 
 
 def trim(samples: Samples, rate: int, pause: float) -> Samples:
-    """Cut the silence around `samples`, fade both ends, and append `pause` seconds of silence.
-
-    Samples have shape (n,), float32, at `rate` Hz. Returns none if nothing is audible.
-    """
+    """Cut the silence around `samples`, fade both ends, and append `pause` seconds of silence."""
     import numpy as np
 
     heard = audible(samples)

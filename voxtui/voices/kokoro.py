@@ -11,10 +11,9 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from voxtui.dialogue.data import Samples, SpeechChunk
+from voxtui.dialogue.data import SpeechChunk
 from voxtui.dialogue.protocols import Progress
 from voxtui.errors import ModelError, UnspokenLanguage, first_line, how_to_install
 from voxtui.models.catalogue import KOKORO_VOICES, kokoro_voice
@@ -22,6 +21,10 @@ from voxtui.models.installed import KokoroFiles, kokoro_files
 from voxtui.settings.schema import LANGUAGES, VoiceConfig
 from voxtui.voices.espeak import VOICES, Espeak
 from voxtui.voices.hibari import pause_after, trim
+
+if TYPE_CHECKING:
+    from voxtui.voices.kokoro_onnx import OnnxKokoro
+    from voxtui.voices.kokoro_torch import TorchKokoro
 
 RATE = 24_000
 
@@ -55,21 +58,6 @@ class _Reader:
     """the voice for each number of phonemes, a tensor or array"""
 
 
-class KokoroModel(Protocol):
-    """The loaded weights. See TorchKokoro and OnnxKokoro."""
-
-    processor: str
-    """the processor, CPU or GPU"""
-
-    def style(self, path: Path) -> Any:
-        """Load a voice. Raises ModelError."""
-        ...
-
-    def sound(self, phonemes: str, styles: Any, speed: float) -> Samples:
-        """Return the sound at RATE. Raises RuntimeError, ValueError, KeyError or IndexError."""
-        ...
-
-
 class KokoroVoice:
     """Speaks with Kokoro's voice of each language; one chunk per clause.
 
@@ -88,7 +76,7 @@ class KokoroVoice:
         self._name = kokoro_voice(config, language if language in KOKORO_VOICES else "en")
         self._speed = config.speed
         self._files = files
-        self._model: KokoroModel | None = None
+        self._model: OnnxKokoro | TorchKokoro | None = None
         self._readers: dict[str, _Reader] = {}
         """the readers of the languages spoken so far"""
 
@@ -174,7 +162,7 @@ class KokoroVoice:
         phonemes = G2P(british=kokoro_voice(self._config, "en").startswith("b"))
         self._readers["en"] = _Reader(phonemes, self._model.style(self._files.voice))
 
-    def _loaded(self) -> KokoroModel:
+    def _loaded(self) -> OnnxKokoro | TorchKokoro:
         if self._model is None:
             raise ModelError("Kokoro is not loaded.")
         return self._model

@@ -22,7 +22,7 @@ STYLE_SIZE = 256
 
 
 class OnnxKokoro:
-    """A KokoroModel by onnxruntime."""
+    """Kokoro's weights. See TorchKokoro for what `sound` raises."""
 
     processor = "CPU"
 

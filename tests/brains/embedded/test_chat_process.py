@@ -24,7 +24,7 @@ from voxtui.brains.embedded.chat_process import (
     chatml,
 )
 from voxtui.brains.embedded.chat_reply import ChatReply
-from voxtui.brains.reply_form import SPEAKABLE, ReplyForm, reply_form
+from voxtui.brains.reply_form import SPEAKABLE, reply_form
 from voxtui.errors import ModelError
 from voxtui.models.installed import model_file
 from voxtui.models.store import Stopped
@@ -200,19 +200,6 @@ def test_a_story_has_a_plot_however_small_the_model_is() -> None:
         first, *later = re.split(r"(?<=[.!?]) (?=[A-Z])", text)
         starts = (tuple(starts.split("|")) for starts in form.starts[1:])
         assert first and later and all(map(str.startswith, later, starts)), text
-    finally:
-        llama.close()
-
-
-@pytest.mark.slow
-def test_what_may_not_be_named_is_not_named_however_small_the_model_is() -> None:
-    words = "Chicken, beef, chicken, beef. What else can I cook with beef?"
-    llama = Llama(1024, grammar=ReplyForm("You could", unnamed=("beef", "chicken")).grammar())
-    llama.load(model_file(SMALL))
-    try:
-        prompt = f"{chatml('Answer the user.', [], words)}{ASK}You could"
-        text = "".join(generated(llama, prompt, 60))
-        assert len(text) > 20 and not re.search("beef|chicken", text), text
     finally:
         llama.close()
 

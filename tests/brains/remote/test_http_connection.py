@@ -147,9 +147,15 @@ def test_a_request_abandoned_while_connecting_is_not_sent():
 
 def test_a_slow_warm_up_request_delays_a_turn_by_a_limited_time(server, make, monkeypatch):
     monkeypatch.setattr(endpoint, "BUSY_SECONDS", 0.1)
-    brain = warm(make())
-    server.answers["models"] = lambda exchange: exchange.until_hung_up()
+    brain, arrived = warm(make()), Flag()
+
+    def hang(exchange):
+        arrived.set()
+        exchange.until_hung_up()
+
+    server.answers["models"] = hang
     brain.listen(TurnRequest(), Recording())
+    assert arrived.wait(SECONDS)
     assert replied(brain) == "It is noon."
     assert server.hung_up.wait(SECONDS)
 

@@ -25,7 +25,7 @@ def test_the_characters_heard_follow_the_seconds_of_each_clause(seconds, charact
 def bright(s) -> str:
     """Return the text of the answer in the brightest colour."""
     wanted = Color.parse(s.app.theme_variables["text"])
-    transcript, entry = s.app.transcript, s.app.turns.view.latest
+    transcript, entry = s.app.transcript, s.app.turns.view.reply
     index = transcript.entries.index(entry)
     top = sum(other.height for other in transcript.entries[:index])
     rows = range(top, top + entry.height)
@@ -45,11 +45,11 @@ async def test_a_long_answer_is_not_lit_because_each_word_would_wrap_all_of_it()
         await s.settle()
         view = s.app.turns.view
         view.light(7)
-        assert view.latest.lit == 4
+        assert view.reply.lit == 4
         s.engine.report(ReplyText(1, "word " * (LONGEST_LIT // 5)))
         await s.settle()
         view.light(90)
-        assert view.latest.lit is None
+        assert view.reply.lit is None
 
 
 @pytest.mark.slow

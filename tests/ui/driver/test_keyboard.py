@@ -117,6 +117,15 @@ def test_sequences_may_be_split_at_any_places(cuts):
     assert parse(*(SESSION[a:b] for a, b in pairwise(edges))) == MEANT
 
 
+def test_the_reader_waits_without_a_limit_unless_something_has_begun():
+    parser = KeyParser()
+    assert [*parser.feed("a")] and parser.patience is None
+    assert not [*parser.feed("\x1b")] and 0 < parser.patience <= 0.1
+    assert [*parser.feed("[A")] and parser.patience is None
+    assert not [*parser.feed("\x1b[200~a")] and 1 < parser.patience <= 2
+    assert [*parser.feed("\x1b[201~")] and parser.patience is None
+
+
 def test_pasted_text_is_never_parsed_as_keys():
     """Terminals remove the escape characters from pasted text."""
     assert parse("\x1b[200~ [32;1:1;32u[?27u\n0n\x1b[201~ ") == [
@@ -225,21 +234,21 @@ def test_a_frame_counts_as_shown_once_it_was_written_and_flushed() -> None:
 
 
 def test_the_screen_waits_until_a_frame_is_written(monkeypatch):
-    driver, read = KeyboardDriver.__new__(KeyboardDriver), Event()
+    driver, read, written = KeyboardDriver.__new__(KeyboardDriver), Event(), []
 
     def write(marker: FlushMarker) -> None:
         Timer(0.1, lambda: (read.set(), marker.reached(1.0))).start()
 
     monkeypatch.setattr(driver, "write", write)
     monkeypatch.setattr("voxtui.ui.driver.keyboard.WRITE_SECONDS", SECONDS)
-    driver.wait_written()
-    assert read.is_set()
+    driver.wait_written(written.append)
+    assert read.is_set() and written == [1.0]
 
 
 def test_a_terminal_that_reads_nothing_delays_the_screen_by_one_frame_at_most(monkeypatch):
     driver, markers = KeyboardDriver.__new__(KeyboardDriver), []
     monkeypatch.setattr(driver, "write", markers.append)
-    driver.wait_written()
+    driver.wait_written(lambda at: None)
     assert len(markers) == 1
 
 

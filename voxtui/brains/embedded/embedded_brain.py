@@ -368,7 +368,7 @@ class EmbeddedBrain:
         if not self._has_form(options):
             return FREE
         said = [turn.user_text for turn in past if not turn.attached]
-        return reply_form(words, said, past[-1].reply_text if past else "")
+        return reply_form(words, said)
 
     def _has_form(self, options: ReplyOptions) -> bool:
         ours = self._examples and options.instruction is None and not options.json_schema

@@ -133,10 +133,7 @@ class LogMel:
         self._device = device
 
     def filled(self, samples: Samples, windows: int) -> Tensor:
-        """Copy `samples` to the device, padded with zeros to whole windows: (windows * 30 s,).
-
-        The copy is asynchronous.
-        """
+        """Copy `samples` to the device asynchronously, with zeros up to `windows` of 30 s."""
         staged = torch.empty(len(samples), pin_memory=self._device.type == "cuda")
         staged.numpy()[:] = samples
         filled = torch.zeros(windows * WINDOW_SAMPLES, device=self._device)

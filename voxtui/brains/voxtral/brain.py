@@ -86,10 +86,8 @@ SHARE = 0.25
 
 @dataclass(slots=True)
 class SpokenUtterance:
-    past: Past
+    request: TurnRequest
     recording: Recording
-    cancelled: Flag
-    options: ReplyOptions
     speculated_frames: int = 0
     """the number of frames in the latest speculative reply"""
 
@@ -231,7 +229,7 @@ class VoxtralBrain:
     def listen(
         self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
     ) -> None:
-        self._live = SpokenUtterance(request.past, recording, request.cancelled, request.options)
+        self._live = SpokenUtterance(request, recording)
         self._prepare(request.past, request.cancelled, request.options)
 
     def _prepare(
@@ -252,8 +250,8 @@ class VoxtralBrain:
         extent = live.recording.extent
         if live.is_time(extent, self.took, self._config.vad.min_speech_ms / 1000):
             live.speculated_frames = extent.frames
-            so_far = live.recording, extent
-            self._speculate(live.past, so_far, live.cancelled, AHEAD_TOKENS, live.options)
+            so_far, request = (live.recording, extent), live.request
+            self._speculate(request.past, so_far, request.cancelled, AHEAD_TOKENS, request.options)
 
     def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
         """Do nothing: a GPU reads a text in milliseconds, and the transcript comes first."""
@@ -388,10 +386,7 @@ class VoxtralBrain:
         return self._conversation.prompt(past, user_input, options, longest, calls)
 
     def _recover(self, error: Exception, again: bool) -> bool:
-        """Reset all caches after a failure; drop a fast path that failed again. See ModelThread.
-
-        Returns True if it dropped the fast path.
-        """
+        """Reset all caches after a failure. Return True if that dropped a failing fast path."""
         import torch
 
         dropped = self.fast_path is not None and (again or is_full(error))

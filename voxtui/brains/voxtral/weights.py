@@ -81,10 +81,7 @@ class LoadedModel:
 
 
 def load_model(directory: Path, config: Config, notify: Callable[[str], object]) -> LoadedModel:
-    """Load `directory` onto the best device. Raises ModelError.
-
-    `notify` receives a sentence for each setting that is impossible on this machine.
-    """
+    """Load `directory` onto the best device; `notify` as in VoxtralBrain. Raises ModelError."""
     try:
         tekken = Tekken(directory)
     except (OSError, ValueError, KeyError) as error:

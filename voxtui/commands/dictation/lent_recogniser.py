@@ -73,10 +73,7 @@ def settings_of(config: Config) -> str:
 
 @contextmanager
 def owned_socket(name: str) -> Generator[socket.socket | None]:
-    """Yield a listening socket in the runtime folder, or None if another process owns that name.
-
-    Raises InputError and OSError.
-    """
+    """Yield a listening socket in the runtime folder, or None if another process owns `name`."""
     # Imported here, because a process that only connects needs no lock.
     from filelock import FileLock, Timeout
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from voxtui.dialogue.data import FinishedCall, Token
 from voxtui.dialogue.live_config import LiveConfig
@@ -40,10 +42,7 @@ class History:
         return last if last is not None and not last.reply and not last.attached else None
 
     def add(self, turn: PastTurn, heard: str, by_rule: bool = False) -> None:
-        """Add `turn` with the `heard` part of its reply, unless nothing was heard.
-
-        `by_rule`: the reply is not the brain's own, so the history may be longer (DELAY).
-        """
+        """Add `turn` with the `heard` part of its reply. After a rule it may be longer (DELAY)."""
         tokens = _tokens_within(turn.reply, len(heard))
         if any(token.text for token in tokens):
             added = replace(turn, reply=tokens)
@@ -148,12 +147,8 @@ def _divided(
 
 
 def _tokens_within(tokens: Sequence[Token], length: int) -> tuple[Token, ...]:
-    total = 0
-    for count, token in enumerate(tokens):
-        total += len(token.text)
-        if total > length:
-            return tuple(tokens[:count])
-    return tuple(tokens)
+    ends = [*accumulate(len(token.text) for token in tokens)]
+    return tuple(tokens[: bisect_right(ends, length)])
 
 
 def _as_text(turn: PastTurn) -> PastTurn:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import sys
 
-from voxtui.dialogue.data import Samples
-
 SILENT = 10 ** (-120 / 20)
 """Amplitude of -120 dBFS. Anything below is digital silence: resampled zeros are not exactly zero.
 """
@@ -16,10 +14,6 @@ FAINT = 10 ** (-50 / 20)
 
 CLIPPED = 0.99
 """Amplitude from which a sample counts as clipped. Resampling changes full scale a little."""
-
-CLIPPED_SAMPLES, CLIPPED_FRAMES = 8, 4
-"""Numbers of clipped samples, and of frames with them, that are more than a knock on the
-microphone."""
 
 NO_PERMISSION = "this terminal has no permission to use it"
 if sys.platform == "darwin":
@@ -38,10 +32,7 @@ def decibels(peak: float) -> str:
 
 
 def diagnose_level(name: str, peak: float) -> str | None:
-    """Return why `peak`, the loudest sample from `name`, is too low; None if it is not.
-
-    Only a muted or forbidden microphone delivers exact zeros; a quiet room never does.
-    """
+    """Return why `peak`, the loudest sample from `name`, is too low; None if it is not."""
     if peak >= FAINT:
         return None
     if MONITOR in name.lower():
@@ -49,7 +40,7 @@ def diagnose_level(name: str, peak: float) -> str | None:
             f"{name!r} is not a microphone: it records what a speaker plays. "
             "`voxtui devices` lists the others."
         )
-    if peak < SILENT:
+    if peak < SILENT:  # a quiet room never delivers exact zeros
         return (
             f"Only digital silence comes from {name!r}: it is muted, or {NO_PERMISSION}."
             f"{SHOWS_LEVEL}"
@@ -58,27 +49,6 @@ def diagnose_level(name: str, peak: float) -> str | None:
         f"No more than {decibels(peak)} came from {name!r}: it is turned down, or the wrong "
         "microphone. `voxtui devices` lists the others."
     )
-
-
-class Clipping:
-    """Detects that a microphone is overdriven, and reports it once for each microphone."""
-
-    def __init__(self) -> None:
-        self._name = ""
-        self._frames = 0
-
-    def push(self, name: str, samples: Samples) -> str | None:
-        if name != self._name:
-            self._name, self._frames = name, 0
-        if int((abs(samples) >= CLIPPED).sum()) < CLIPPED_SAMPLES:
-            return None
-        self._frames += 1
-        if self._frames != CLIPPED_FRAMES:
-            return None
-        return (
-            f"{name!r} is overdriven: your voice is cut off at full level. Turn the microphone "
-            "down in the system's sound settings, or speak from further away."
-        )
 
 
 def describe_overflows(count: int) -> str:

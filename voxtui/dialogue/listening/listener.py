@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, MICROPHONE, Frame, Utterance
@@ -277,20 +277,20 @@ class Listener:
         return first < frame.captured_at and frame.captured_at - FRAME_SECONDS < last + seconds
 
 
+@dataclass(slots=True, eq=False)
 class _LiveRecording:
-    def __init__(self, source: str, began_at: float, heard_from: float, hands_free: bool) -> None:
-        self.source = source
-        self.began_at = began_at
-        self.heard_from = heard_from
-        """the monotonic time at which the pre-roll begins"""
-        self.hands_free = hands_free
-        self.recording = Recording()
-        self.released_at: float | None = None
-        self.complete = False
-        """whether the release came with exactly the frames of the utterance"""
-        self.too_long = False
-        self.waited_s = 0.0
-        """seconds of other sources' frames since its latest frame, or since the release"""
+    source: str
+    began_at: float
+    heard_from: float
+    """the monotonic time at which the pre-roll begins"""
+    hands_free: bool
+    recording: Recording = field(default_factory=Recording)
+    released_at: float | None = None
+    complete: bool = False
+    """whether the release came with exactly the frames of the utterance"""
+    too_long: bool = False
+    waited_s: float = 0.0
+    """seconds of other sources' frames since its latest frame, or since the release"""
 
     @property
     def patience_s(self) -> float | None:

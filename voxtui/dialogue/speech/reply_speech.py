@@ -42,10 +42,6 @@ _Result: TypeAlias = SpeechChunk | BaseException | None
 """A chunk; an exception that ends the job; or None after the last chunk."""
 
 
-class _Stopped:
-    pass
-
-
 @dataclass(slots=True, eq=False)
 class _Job:
     run: Callable[[], Iterable[SpeechChunk]]
@@ -105,15 +101,24 @@ class VoiceWorker:
         """
         job = _Job(lambda: self.voice.speak(clause, speed, language), stopped)
         self._submit(job)
-        begun = False
+        begun, waited = False, 0.0
         try:
             while True:
-                result = self._wait(job, None if begun else self._timeout_s)
+                try:
+                    result = job.results.get(timeout=TICK_SECONDS)
+                except Empty:
+                    if stopped.is_set():
+                        return False
+                    # Intervals are counted, because the clock goes on during a suspend (Ctrl+Z).
+                    waited += TICK_SECONDS
+                    if not begun and waited > self._timeout_s:
+                        self._late = job
+                        sentence = f"The voice took more than {self._timeout_s:g} s to begin."
+                        raise VoiceTimeout(sentence) from None
+                    continue
                 match result:
                     case None:
                         return begun or not stopped.is_set()  # never begin a clause after the stop
-                    case _Stopped():
-                        return False
                     case UnspokenLanguage():
                         raise VoiceFailed(str(result)) from result
                     case Exception():
@@ -127,26 +132,8 @@ class VoiceWorker:
         finally:
             job.abandoned = True
 
-    def _wait(self, job: _Job, timeout_s: float | None) -> _Result | _Stopped:
-        waited = 0.0
-        while True:
-            try:
-                return job.results.get(timeout=TICK_SECONDS)
-            except Empty:
-                if job.stopped.is_set():
-                    return _Stopped()
-                # Intervals are counted, because the clock goes on during a suspend (Ctrl+Z).
-                waited += TICK_SECONDS
-                if timeout_s is not None and waited > timeout_s:
-                    self._late = job
-                    sentence = f"The voice took more than {timeout_s:g} s to begin."
-                    raise VoiceTimeout(sentence) from None
-
     def close(self, seconds: float | None = None) -> None:
-        """Close the voice once it returns; wait for at most `seconds` (None: its timeout).
-
-        Does not wait for a stuck voice. May be called twice.
-        """
+        """Close the voice after its call. Wait `seconds` (None: its timeout) unless it is stuck."""
         thread, self._thread = self._thread, None
         if thread is None:
             self._close_voice()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass
 
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.dialogue import Dialogue
@@ -12,29 +11,17 @@ from voxtui.dialogue.engine_commands import Ring
 from voxtui.dialogue.events import Event, Notice, Reminded, RingsIn, State
 from voxtui.dialogue.prefetch import prefetch
 from voxtui.dialogue.protocols import SkillAnswer
-from voxtui.dialogue.turn.turn import LiveTurn, speak
+from voxtui.dialogue.turn.turn import LiveTurn, answering, speak
 from voxtui.dialogue.turn_handle import TurnHandle
 
 
-@dataclass(frozen=True, slots=True)
-class Announcement:
-    """A text to speak that is not a turn: it has no history and no timestamps."""
-
-    text: str
-    handle: TurnHandle
-    rings: bool
-    """whether it comes from a timer or reminder, and not from the user's request"""
-
-
 class Announcer:
-    """Speaks announcements in order, and plays the chime at its time.
-
-    Used on the engine's thread, except as noted.
-    """
+    """Speaks announcements in order, on the engine's thread, and plays the chime at its time."""
 
     def __init__(self, dialogue: Dialogue) -> None:
         self._dialogue = dialogue
-        self._due: deque[Announcement] = deque()
+        self._due: deque[LiveTurn] = deque()
+        """what is to be spoken; its brain is SKILL if it comes from a timer or reminder"""
         self._stopped = False
         """whether nothing rings any more, so no sentence is due; any thread may write it"""
 
@@ -55,32 +42,33 @@ class Announcer:
                 pass
 
     def add(self, text: str, handle: TurnHandle, rings: bool) -> None:
-        if not (rings and any(due.text == text for due in self._due)):  # it rang again
-            self._due.append(Announcement(text, handle, rings))
+        if rings and any(due.reply == text for due in self._due):
+            return  # it rang again
+        brain = SKILL if rings else self._dialogue.config.brain_name
+        tokens = [*SkillAnswer(text).tokens()]
+        self._due.append(LiveTurn(handle, SKILL, True, brain, tokens=tokens))
 
-    def next(self) -> Announcement | None:
+    def next(self) -> LiveTurn | None:
         """Remove and return the next announcement that can be spoken, or None."""
         components = self._dialogue.components
         while self._due:
             due = self._due.popleft()
-            if due.handle.cancelled.is_set() or (due.rings and self._stopped):
+            rings = due.brain == SKILL
+            if due.cancelled or (rings and self._stopped):
                 continue
             if components.can_speak():
                 return due
-            if not due.rings:
+            if not rings:
                 why = "The voice is muted" if components.muted else "There is no voice or speaker"
                 self._dialogue.emit(Notice(f"{why}, so nothing is read aloud."))
         return None
 
-    def speak(self, announcement: Announcement) -> None:
-        handle, dialogue = announcement.handle, self._dialogue
-        brain = SKILL if announcement.rings else dialogue.config.brain_name
-        dialogue.inbox.answering = handle
-        try:
-            with prefetch(SkillAnswer(announcement.text).tokens(), "announcement") as tokens:
-                speak(LiveTurn(handle, SKILL, True, brain), tokens, dialogue)
-        finally:
-            handle.over = True
-            dialogue.inbox.answering = None
-            dialogue.listener.note_speech(handle.timestamps, announcement.text)
-        dialogue.enter(State.READY)
+    def speak(self, announcement: LiveTurn) -> None:
+        tokens = (token for token in announcement.tokens)
+        with (
+            answering(announcement, self._dialogue),
+            prefetch(tokens, "announcement") as prefetched,
+        ):
+            speak(announcement, prefetched, self._dialogue)
+        announcement.handle.over = True
+        self._dialogue.enter(State.READY)

@@ -37,10 +37,8 @@ class IdleTranscript:
         return None if self._steps is None else max(0.0, self._due_at - time.monotonic())
 
     def begin(self, turn: LiveTurn) -> None:
-        """Transcribe the utterance of an answered turn, if its words are needed and unknown.
-
-        A committed utterance is transcribed even if its answer was cut off at once.
-        """
+        """Transcribe the utterance of an answered turn, if its words are needed and unknown."""
+        # A committed utterance has words even if its answer was cut off at once.
         cut_off = turn.handle.committed and turn.cancelled
         needed = (
             cut_off or self._dialogue.components.config.brain.idle_transcript
@@ -53,12 +51,6 @@ class IdleTranscript:
         """Transcribe a committed utterance, unless its answer is requested soon."""
         self._committed, self._due_at = turn, time.monotonic() + UNASKED_SECONDS
         self._steps = self._transcribe(turn, utterance)
-
-    def leave(self, turn: LiveTurn) -> None:
-        """End the transcription of `turn`, because its answer recognises the words."""
-        if self._committed is turn:
-            self._committed = None
-            self.end()
 
     def step(self) -> None:
         assert self._steps is not None
@@ -74,10 +66,14 @@ class IdleTranscript:
             if isinstance(error, ModelLost) and self._dialogue.components.has_next_brain:
                 self._prefill.replace_lost_brain(error)
 
-    def end(self) -> None:
-        """End the transcription; first finish that of a committed utterance."""
+    def end(self, answered: LiveTurn | None = None) -> None:
+        """End the transcription; first finish that of a committed utterance.
+
+        That of `answered` is not finished, because its answer recognises the words.
+        """
         while (
             self._committed is not None
+            and self._committed is not answered
             and self._steps is not None
             and not self._dialogue.components.closing
         ):

@@ -40,10 +40,7 @@ class PrefillTracker:
 
 
 class HistoryPrefill:
-    """Adds texts to the conversation, and lets the brain read the history before the next turn.
-
-    Used on the engine's thread.
-    """
+    """Lets the brain read texts and the history before the next turn, on the engine's thread."""
 
     def __init__(self, dialogue: Dialogue) -> None:
         self._dialogue = dialogue

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from voxtui.dialogue.data import MICROPHONE, Frame
 from voxtui.dialogue.dialogue import Dialogue
 from voxtui.dialogue.events import Notice
-from voxtui.dialogue.listening.level import Clipping, describe_overflows, diagnose_level
+from voxtui.dialogue.listening.level import CLIPPED, describe_overflows, diagnose_level
 from voxtui.dialogue.listening.listener import ENDING_SECONDS, Finished, TooQuiet
+
+CLIPPED_SAMPLES, CLIPPED_FRAMES = 8, 4
+"""Numbers of clipped samples, and of frames with them, that are more than a knock on the
+microphone."""
 
 
 class RecordingWarnings:
-    """Reports what the user can change: the level, the end of a recording, a loss of sound.
-
-    Used on the engine's thread.
-    """
+    """Reports what the user can change, on the engine's thread."""
 
     def __init__(self, dialogue: Dialogue) -> None:
         self._dialogue = dialogue
-        self._clipping = Clipping()
+        self._clipped_frames = Counter[str]()
+        """the number of frames with clipped samples, by microphone, which is reported once"""
         self._warned_of_end: int | None = None
         """the number of the turn whose end was announced"""
 
@@ -25,12 +29,14 @@ class RecordingWarnings:
         """Report an overdriven microphone, and the end of the recording if it is near."""
         if frame.source != MICROPHONE:
             return
-        microphone, left = (
-            self._dialogue.components.devices.microphone,
-            self._dialogue.listener.seconds_left,
-        )
-        if microphone and (sentence := self._clipping.push(microphone.name, frame.samples)):
-            self._dialogue.emit(Notice(sentence))
+        microphone = self._dialogue.components.devices.microphone
+        left = self._dialogue.listener.seconds_left
+        if microphone and int((abs(frame.samples) >= CLIPPED).sum()) >= CLIPPED_SAMPLES:
+            self._clipped_frames[microphone.name] += 1
+            if self._clipped_frames[microphone.name] == CLIPPED_FRAMES:
+                cut_off = f"{microphone.name!r} is overdriven: your voice is cut off at full level."
+                lower = "Turn the microphone down in the system's sound settings"
+                self._dialogue.emit(Notice(f"{cut_off} {lower}, or speak from further away."))
         limit = self._dialogue.components.config.audio.max_utterance_s
         near = left is not None and left <= min(ENDING_SECONDS, limit / 2)
         if near and turn != self._warned_of_end:

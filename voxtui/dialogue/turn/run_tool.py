@@ -13,9 +13,9 @@ from voxtui.dialogue.data import Token, ToolCall
 from voxtui.dialogue.dialogue import Dialogue
 from voxtui.dialogue.events import KeyNeeded, ToolCalled, ToolEnded
 from voxtui.dialogue.prefetch import TICK_SECONDS
+from voxtui.dialogue.skill_errors import log_failure
 from voxtui.dialogue.timestamps import Milestone
 from voxtui.dialogue.tool_interface import LONGEST_RESULT, CallOutcome, CallReport, Tool, ToolResult
-from voxtui.dialogue.turn.safe_skills import log_failure
 from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import VoxtuiError, strip_control_characters
 

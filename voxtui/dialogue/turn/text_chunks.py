@@ -35,18 +35,13 @@ class Chunker:
         self._cancelled = cancelled or threading.Event()
         self._words_at_most = re.compile(rf"(?:\s*+\S++){{1,{config.max_words}}}")
         self._lock = threading.Lock()
-        self._waiting: list[str] = []
-        self._words = 0
-        self._in_word = False
+        self._waiting = ""
         self._timer: threading.Timer | None = None
 
     def add(self, text: str) -> None:
-        if not text:
-            return
         with self._lock:
-            self._wait(text)
-            if self._words >= self._config.min_words:
-                self._emit_words(self._config.min_words)
+            self._waiting += text
+            self._emit_words(self._config.min_words)
             if self._waiting and self._timer is None:
                 self._timer = threading.Timer(self._config.flush_ms / 1000, self.flush)
                 self._timer.name, self._timer.daemon = "voxtui-flush", True
@@ -55,28 +50,19 @@ class Chunker:
     def flush(self) -> None:
         with self._lock:
             self._emit_words(0)
-            self._stop_timer()
-
-    def _wait(self, text: str) -> None:
-        begun = len(text.split())
-        self._words += begun - (self._in_word and not text[0].isspace())
-        self._in_word = not text[-1].isspace()
-        self._waiting.append(text)
 
     def _emit_words(self, least: int) -> None:
         """Emit pieces of up to `max_words` words while the buffer has at least `least` words."""
-        text = "".join(self._waiting)
-        words, start = self._words, 0
+        text, start = self._waiting, 0
+        words = len(text.split())
         while start < len(text) and words >= least:
             end = self._end(text, start)
             self._emit(text[start:end])
-            words -= min(words, self._config.max_words)
-            start = end
-        self._waiting, self._words, self._in_word = [], 0, False
-        if start < len(text):
-            self._wait(text[start:])
-        else:
-            self._stop_timer()
+            words, start = max(0, words - self._config.max_words), end
+        self._waiting = text[start:]
+        if not self._waiting and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _end(self, text: str, start: int) -> int:
         """Return the end of the piece at `start`, including white space at the end of the text."""
@@ -84,8 +70,3 @@ class Chunker:
         if piece is None or self._cancelled.is_set():
             return len(text)
         return piece.end() if _VISIBLE.search(text, piece.end()) else len(text)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

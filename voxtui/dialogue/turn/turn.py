@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterable
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
 from voxtui.dialogue import events
@@ -35,6 +35,7 @@ from voxtui.dialogue.protocols import (
     SkillRequest,
     TurnRequest,
 )
+from voxtui.dialogue.skill_errors import skill_errors_logged
 from voxtui.dialogue.speech.reply_speech import Speech, SpokenReply, VoiceFailed
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.dialogue.tool_interface import CallOutcome, CallReport
@@ -136,6 +137,17 @@ class LiveTurn:
         )
 
 
+@contextmanager
+def answering(turn: LiveTurn, dialogue: Dialogue) -> Generator[None]:
+    """Publish that this turn is being answered, to other threads and to the listener."""
+    dialogue.inbox.answering = turn.handle
+    try:
+        yield
+    finally:
+        dialogue.inbox.answering = None
+        dialogue.listener.note_speech(turn.handle.timestamps, turn.reply)
+
+
 def captions(turn: LiveTurn, dialogue: Dialogue) -> OnWords | None:
     """Return a function that reports the words so far, or None if they are not shown.
 
@@ -203,7 +215,7 @@ def answer_tokens(turn: LiveTurn, dialogue: Dialogue) -> Generator[Token, None, 
 def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Token, None, None]:
     """Yield the answer of a skill if one takes the user's words, else that of the brain."""
     timestamps, cancelled = turn.handle.timestamps, turn.handle.cancelled
-    history, brain, skills = dialogue.history, dialogue.components.brain, dialogue.skills
+    history, brain = dialogue.history, dialogue.components.brain
     past = history.past if turn.past is None else turn.past
     request = TurnRequest(past, turn.user_input, timestamps, cancelled, turn.options, turn.results)
     call: ToolCall | None = None
@@ -219,11 +231,11 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
             yield item
             if turn.answer is not None:
                 break
-            final = isinstance(item, UserTranscript) and not turn.cancelled
-            if final and skills is not None:
+            if isinstance(item, UserTranscript) and not turn.cancelled:
                 again, before = turn.source == REPLAY, (*history.dropped, *past)
-                answer = skills.answer(
-                    SkillRequest(item.text, again, before, brain.sends_to, dialogue.config.current)
+                answer = _answer_by_skill(
+                    SkillRequest(item.text, again, before, brain.sends_to, dialogue.config.current),
+                    dialogue,
                 )
                 if answer is None:
                     continue
@@ -238,6 +250,14 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
     elif turn.answer is not None:
         turn.brain = SKILL
         yield from turn.answer.tokens()
+
+
+def _answer_by_skill(request: SkillRequest, dialogue: Dialogue) -> SkillAnswer | ToolCall | None:
+    """Return the answer of a skill, or None if none takes the words, or if one fails."""
+    if dialogue.skills is not None:
+        with skill_errors_logged():
+            return dialogue.skills.answer(request)
+    return None
 
 
 def _called(
@@ -255,7 +275,7 @@ def _called(
             turn.only_name, turn.answer = True, SkillAnswer("Yes?")
             return item
         request = SkillRequest(item.text, config=dialogue.config.current, called=False)
-        answer = dialogue.skills.answer(request) if dialogue.skills else None
+        answer = _answer_by_skill(request, dialogue)
         if isinstance(answer, SkillAnswer):
             turn.answer = answer
             return item

@@ -6,7 +6,6 @@ import dataclasses
 import time
 from collections import deque
 from collections.abc import Generator
-from contextlib import contextmanager
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -22,12 +21,13 @@ from voxtui.dialogue.listening.name import ATTENTIVE_SECONDS
 from voxtui.dialogue.prefetch import prefetch
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.recording import Recording
+from voxtui.dialogue.skill_errors import skill_errors_logged
 from voxtui.dialogue.speech.reply_speech import Speech
 from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
 from voxtui.dialogue.turn.idle_transcript import IdleTranscript
 from voxtui.dialogue.turn.prefill import HistoryPrefill
 from voxtui.dialogue.turn.recording_warnings import RecordingWarnings
-from voxtui.dialogue.turn.turn import LiveTurn, answer_tokens, captions, speak
+from voxtui.dialogue.turn.turn import LiveTurn, answer_tokens, answering, captions, speak
 from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import ModelError, ModelLost
 
@@ -97,11 +97,15 @@ class TurnTaking:
         if not turn.answers:
             self._commit(turn)
             yield  # its words are recognised, until a client requests the answer
-            self._take_committed(turn)
-        if not self._can_answer(turn):
+            self._committed, turn.answers = None, True
+            self.idle.end(answered=turn)
+            self._take_question(turn)
+        if dialogue.state is State.LOADING:
+            self.refuse()
+            self._finish(turn, Outcome.FAILED, "No model is loaded.")
             return
         self.idle.end()
-        with self._answering(turn):
+        with answering(turn, dialogue):
             dialogue.enter(State.THINKING)
             try:
                 # The words come first; then the tokens, by a rule, a tool or the brain. Each is
@@ -183,29 +187,6 @@ class TurnTaking:
         self.idle.begin_unanswered(turn, turn.user_input)
         self._dialogue.enter(State.READY)
 
-    def _take_committed(self, turn: LiveTurn) -> None:
-        self._committed, turn.answers = None, True
-        self.idle.leave(turn)
-        self.idle.end()
-        self._take_question(turn)
-
-    def _can_answer(self, turn: LiveTurn) -> bool:
-        if self._dialogue.state is not State.LOADING:
-            return True
-        self.refuse()
-        self._finish(turn, Outcome.FAILED, "No model is loaded.")
-        return False
-
-    @contextmanager
-    def _answering(self, turn: LiveTurn) -> Generator[None]:
-        """Publish that this turn is being answered, to other threads and to the listener."""
-        self._dialogue.inbox.answering = turn.handle
-        try:
-            yield
-        finally:
-            self._dialogue.inbox.answering = None
-            self._dialogue.listener.note_speech(turn.handle.timestamps, turn.reply)
-
     def _add_to_history(self, turn: LiveTurn, speech: Speech | None) -> Turn:
         """Add the heard part of the answer to the history, and return the finished turn."""
         dialogue, history = self._dialogue, self._dialogue.history
@@ -221,9 +202,12 @@ class TurnTaking:
             history.add(PastTurn("", None, tuple(turn.tokens), number=turn.number), heard)
         if heard != turn.reply:
             dialogue.emit(events.SpokenUpTo(turn.number, heard))
-        unaided = turn.brain != SKILL and not turn.calls
-        if dialogue.skills and unaided and (doubt := dialogue.skills.doubt(heard)):
-            dialogue.emit(events.Remark(doubt))
+        if dialogue.skills and turn.brain != SKILL and not turn.calls:
+            doubt = None
+            with skill_errors_logged():
+                doubt = dialogue.skills.doubt(heard)
+            if doubt:
+                dialogue.emit(events.Remark(doubt))
         whole = turn.complete and heard == turn.reply
         return turn.finished(Outcome.ANSWERED if whole else Outcome.CANCELLED)
 

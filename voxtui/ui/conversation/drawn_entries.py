@@ -33,7 +33,7 @@ WRAP_SECONDS, WRAP_PAUSE_SECONDS = 0.006, 0.01
 FIGURE_GAP = 2
 """Minimum number of cells between a text and its figure."""
 
-SELECTED = "▎"
+SELECTED = "┃"
 """The mark left of each line of the selected turn."""
 
 
@@ -46,6 +46,7 @@ class DrawnEntries(ScrollView):
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         *(f"transcript--{kind}" for kind in KINDS),
         "transcript--muted",
+        "transcript--selected",
     }
 
     def __init__(self) -> None:
@@ -179,13 +180,17 @@ class DrawnEntries(ScrollView):
             line = self._strip(number)
             before = self.styles.padding.left
             entry = self._entry(number)
+            marked = entry is not None and self._is_marked(entry, number)
             margin = [Segment(" " * before, ground)]
-            if before and entry is not None and self._is_marked(entry, number):
-                mark = self.look.label("you").rich_style
-                margin = [Segment(SELECTED, mark), Segment(" " * (before - 1), ground)]
+            if marked:
+                mark = Segment(SELECTED, self.look.label("you").rich_style)
+                margin = [mark, Segment(" " * (before - 1), ground)]
             figure = self._figure(number, entry, line.cell_length)
             after = width - before - line.cell_length - sum(f.cell_length for f in figure)
             segments = [*margin, *line, *figure, Segment(" " * after, ground)]
+            if marked:
+                band = self.get_component_rich_style("transcript--selected", partial=True)
+                segments = Segment.apply_style(segments, post_style=band)
             self.drawn[number] = Strip(segments, width)
         return self.drawn[number]
 
@@ -228,9 +233,12 @@ class DrawnEntries(ScrollView):
         return Strip.join([strip.crop(0, start), inside, strip.crop(end)])
 
     def _space_above(self) -> int:
-        """Return the number of empty rows above the welcome, which stands in the upper part."""
+        """Return the number of empty rows above: a short conversation stands next to the prompt.
+
+        The welcome stands in the upper part.
+        """
         room = max(0, self.scrollable_content_region.height - self._column.height)
-        return 0 if self._begun else room // 3
+        return room if self._begun else room // 3
 
     def _wrap_all(self) -> None:
         """Wrap all entries for the present look: those in view now, the rest in time slices."""

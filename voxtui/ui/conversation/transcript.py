@@ -113,12 +113,6 @@ class Transcript(DrawnEntries, can_focus=True):
         first, before = entry.append(text, self.look, self)
         self._show_lines(entry, first, before)
 
-    def join(self, entries: Sequence[Paragraph], content: Content) -> None:
-        first, *rest = entries
-        first.content = content
-        first.wrap(self.look, self)
-        self.drop(rest, since=self._column.index(first) or 0)
-
     def place(self, entry: Paragraph) -> int:
         """Return the index of `entry`, or the end if it was dropped."""
         index = self._column.index(entry)
@@ -130,9 +124,9 @@ class Transcript(DrawnEntries, can_focus=True):
         with self._rearranging(min(place, len(self.entries))):
             self.entries[place:place] = entries
 
-    def drop(self, entries: Sequence[Paragraph], since: int = 0) -> None:
+    def drop(self, entries: Sequence[Paragraph]) -> None:
         gone = {id(entry) for entry in entries}
-        with self._rearranging(since):
+        with self._rearranging():
             self.entries[:] = [entry for entry in self.entries if id(entry) not in gone]
 
     def clear(self) -> None:

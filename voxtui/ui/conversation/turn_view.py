@@ -28,6 +28,14 @@ LONGEST_MARKDOWN = 20_000
 """Maximum characters of an answer with rendered Markdown, because parsing delays the next keys."""
 
 
+BLANK_LINES = re.compile(r"\n\s*\n")
+
+
+def without_blank_lines(text: str) -> str:
+    """Return an answer as it is shown while it grows, as its rendered Markdown is afterwards."""
+    return BLANK_LINES.sub("\n", text.strip())
+
+
 class TurnView:
     def __init__(self, transcript: Transcript, source: str, number: int) -> None:
         self.source = source
@@ -46,10 +54,9 @@ class TurnView:
         self._length = 0
         self._visible = False
         """whether the answer has a visible character"""
-        self._paragraphs: list[tuple[int, Paragraph]] = []
-        """each paragraph, with its position in the answer"""
-        self._line_breaks = ""
-        """line breaks at the end of the answer, shown only if its paragraph goes on"""
+        self.reply: Paragraph | None = None
+        self._space = ""
+        """white space at the end of the answer, shown once it goes on"""
         transcript.add(self._request)
         transcript.to_end()
 
@@ -57,10 +64,6 @@ class TurnView:
     def text(self) -> str:
         """The answer so far. Takes time linear in its length."""
         return "".join(self._pieces)
-
-    @property
-    def latest(self) -> Paragraph | None:
-        return self._paragraphs[-1][1] if self._paragraphs else None
 
     def show_speaking(self, seconds: float) -> None:
         self._stand_in(f"(speaking…) {seconds:.1f} s")
@@ -96,38 +99,31 @@ class TurnView:
                 words = words.stylize("$text-muted underline", *word.span())
         self._transcript.change(self._request, words)
 
-    def expect_reply(self) -> None:
-        if not self._paragraphs:
-            self._begin_paragraph("Vox", "…")
+    def expect_reply(self) -> Paragraph:
+        if self.reply is None:
+            self.reply = Paragraph("vox", "Vox", Content("…"), spaced=False)
+            self.reply.turn = self.number
+            self._transcript.add(self.reply)
+        return self.reply
 
     def append(self, text: str) -> bool:
         """Append `text` to the answer. Return True if it has the first visible character.
 
         Takes time linear in the length of `text`, not of the answer.
         """
-        self.expect_reply()
-        begins = not self._visible and bool(text.strip())
-        self._visible |= begins
-        for line in text.splitlines(keepends=True):
-            if self._line_breaks and line.strip():
-                self._begin_paragraph("", "")
-            self._append_line(line)
+        reply = self.expect_reply()
+        self._pieces.append(text)
+        self._length += len(text)
+        text = self._space + text
+        visible = text.rstrip()
+        self._space = text[len(visible) :]
+        begins = not self._visible and bool(visible)
+        if begins:
+            self._visible = True
+            self._transcript.change(reply, Content(without_blank_lines(visible)))
+        elif visible:
+            self._transcript.append(reply, BLANK_LINES.sub("\n", visible))
         return begins
-
-    def _append_line(self, line: str) -> None:
-        begin, entry = self._paragraphs[-1]
-        shown = line.rstrip("\n")
-        if self._length == 0:
-            self._transcript.change(entry, Content(shown))  # in place of the placeholder
-        elif shown:
-            # A paragraph does not begin with a line break.
-            breaks = self._line_breaks if self._length - len(self._line_breaks) > begin else ""
-            self._transcript.append(entry, breaks + shown)
-        if shown:
-            self._line_breaks = ""
-        self._line_breaks += line[len(shown) :]
-        self._pieces.append(line)
-        self._length += len(line)
 
     def light(self, heard: int) -> None:
         if self._length > LONGEST_LIT:
@@ -136,31 +132,21 @@ class TurnView:
         text = self.text
         while 0 < heard < len(text) and not text[heard].isspace():
             heard -= 1
-        for begin, entry in self._paragraphs:
-            lit = min(max(0, heard - begin), len(entry.content.plain))
-            if lit != entry.lit:
-                self._transcript.light(entry, lit)
+        lit = len(without_blank_lines(text[:heard]))
+        if self.reply is not None and lit != self.reply.lit:
+            self._transcript.light(self.reply, lit)
 
     def _unlight(self) -> None:
-        for _, entry in self._paragraphs:
-            if entry.lit is not None:
-                entry.muted, entry.lit = False, None
-                self._transcript.change(entry, entry.content)
+        if self.reply is not None and self.reply.lit is not None:
+            self.reply.muted, self.reply.lit = False, None
+            self._transcript.change(self.reply, self.reply.content)
 
     def cut(self, heard: str) -> None:
         self._unlight()
-        text = self.text
-        ends = [begin for begin, _ in self._paragraphs[1:]] + [len(text)]
-        for (begin, entry), end in zip(self._paragraphs, ends, strict=True) if text else ():
-            part = text[begin:end].strip("\n")
-            heard_of_part = max(0, len(heard) - begin)
-            if heard_of_part < len(part):
-                self._transcript.change(
-                    entry,
-                    Content.assemble(
-                        part[:heard_of_part], (part[heard_of_part:], "$text-muted strike")
-                    ),
-                )
+        shown, spoken = without_blank_lines(self.text), without_blank_lines(heard)
+        if self.reply is not None and len(spoken) < len(shown):
+            rest = (shown[len(spoken) :], "$text-muted strike")
+            self._transcript.change(self.reply, Content.assemble(spoken, rest))
 
     def finish(self, turn: Turn) -> None:
         self._hears = False
@@ -180,38 +166,28 @@ class TurnView:
                 self._remark("(no answer)")
 
     def show_figure(self, figure: str) -> None:
-        if self.latest is not None:
-            self._transcript.show_figure(self.latest, figure)
+        if self.reply is not None:
+            self._transcript.show_figure(self.reply, figure)
 
     def _show_markdown(self) -> None:
-        if self._length > LONGEST_MARKDOWN:
+        if self.reply is None or self._length > LONGEST_MARKDOWN:
             return
-        text = self.text
-        content = rendered(text)
-        if content.plain and content != Content(text.strip()):
-            self._transcript.join([entry for _, entry in self._paragraphs], content)
-            del self._paragraphs[1:]
+        content = rendered(self.text)
+        if content.plain and content != self.reply.content:
+            self._transcript.change(self.reply, content)
 
     @property
     def entries(self) -> Sequence[Paragraph]:
-        return [self._request, *(entry for _, entry in self._paragraphs)]
+        return [self._request, *filter(None, [self.reply])]
 
     def discard(self) -> None:
         self._transcript.drop(self.entries)
 
-    def _remark(self, text: str, style: str = "$text-muted italic") -> None:
-        self.expect_reply()
-        _, entry = self._paragraphs[-1]
-        before = entry.content if self._pieces else Content()
-        space = "" if not before.plain or before.plain.endswith(" ") else " "
-        self._transcript.change(entry, Content.assemble(before, space, (text, style)))
-
-    def _begin_paragraph(self, label: str, text: str) -> None:
-        entry = Paragraph("vox", label, Content(text), spaced=False)
-        entry.turn = self.number
-        self._paragraphs.append((self._length, entry))
-        self._line_breaks = ""
-        self._transcript.add(entry)
+    def _remark(self, text: str) -> None:
+        reply = self.expect_reply()
+        before = reply.content + Content(" ") if self._visible else Content()
+        remark = (text, "$text-muted italic")
+        self._transcript.change(reply, Content.assemble(before, remark))
 
     def _stand_in(self, text: str) -> None:
         known = not self._request.muted or self._waveform or self._caption

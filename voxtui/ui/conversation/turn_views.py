@@ -92,6 +92,7 @@ class TurnViews:
         self.view = self.timestamps = self._first = self._removed = None
         self.select(None)
         self._finished.clear()
+        self.panel.forget()
 
     def select(self, number: int | None) -> None:
         """Show the times of this turn; None stands for the turn in progress or the newest one."""
@@ -146,8 +147,8 @@ class TurnViews:
         if view is None:
             return
         begins = view.append(text)
-        if begins and view.latest and self.timestamps:
-            self._first = (view.latest, self.timestamps)
+        if begins and view.reply and self.timestamps:
+            self._first = (view.reply, self.timestamps)
         self.transcript.paint()
 
     def cut(self, turn: int, heard: str) -> None:
@@ -202,21 +203,17 @@ class TurnViews:
             self._finished[self.number] = (view, turn)
 
     def tick(self, listening: bool) -> None:
-        now = time.monotonic()
-        if self.timestamps is not None and now >= self._words_due:
-            self.panel.follow(self.timestamps, now)
-        if listening and self.view is not None:
-            self.view.show_speaking(self.spoken_seconds)
-        self._light(now)
-
-    def _light(self, now: float) -> None:
         if self.timestamps is None or self.view is None:
             return
+        if listening:
+            self.view.show_speaking(self.spoken_seconds)
+        now, made = time.monotonic(), self.timestamps.speech_s
         first_sound = self.timestamps.at(Milestone.FIRST_SOUND)
+        ahead = self._lead.update(made, now - first_sound if first_sound else 0.0)
+        if now >= self._words_due:
+            self.panel.follow(self.timestamps, ahead, self._lead.underrun_s)
         if first_sound is not None:
-            made = self.timestamps.speech_s
-            heard = made - self._lead.update(made, now - first_sound)
-            self.view.light(characters_at(tuple(self.timestamps.spoken), heard))
+            self.view.light(characters_at(tuple(self.timestamps.spoken), made - ahead))
 
     def view_of(self, turn: int) -> TurnView | None:
         return self.view if turn == self.number else None

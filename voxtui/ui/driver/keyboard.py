@@ -1,10 +1,10 @@
 """Receive key releases, which Textual neither requests nor parses.
 
 Uses the kitty keyboard protocol. Relies on private parts of Textual 8.2, which pyproject.toml pins:
-`linux_driver.XTermParser` and `getincrementaldecoder`, which the driver looks up when its input
-thread starts; `XTermParser._sequence_to_key_events`; and of the driver `_file`, which its output
-thread writes to, `_must_signal_resume` and `_mouse_pixels`. The tests of this file fail if one of
-them changes. Delete this file once Textual delivers releases and reports written frames.
+`XTermParser._sequence_to_key_events` and `_timeout_time`; and of the driver `_file`, which its
+output thread writes to, `_debug`, `_must_signal_resume` and `_mouse_pixels`. The tests of this file
+fail if one of them changes. Delete this file once Textual delivers releases and reports written
+frames.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ import asyncio
 import codecs
 import os
 import re
+import select
 import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from enum import Enum, auto
-from functools import partial
 from typing import Any, TextIO
 
 from textual import constants, events
@@ -57,6 +56,8 @@ _BURST = re.compile(r"[^\x00-\x1f\x7f-\x9f]{100,}")
 """Matches more text than anyone types between two reads. Key by key, 20,000 letters took 15 s."""
 
 WRITE_SECONDS = 1 / 60
+
+READ_BYTES = 4096
 
 
 class KeyUp(Message):
@@ -122,9 +123,17 @@ class KeyParser(XTermParser):
             else:
                 data = yield from self._feed_paste(data)
 
+    @property
+    def patience(self) -> float | None:
+        """The seconds after which `tick` must be called; None if only input changes anything."""
+        ends = self._timeout_time
+        if self._pieces is not None:
+            ends = self._fed_at + PASTE_SILENCE_SECONDS
+        return None if ends is None else max(0.0, ends - time.monotonic())
+
     def tick(self) -> Iterable[Message]:
         yield from super().tick()
-        if self._pieces is not None and time.monotonic() - self._fed_at > PASTE_SILENCE_SECONDS:
+        if self._pieces is not None and time.monotonic() - self._fed_at >= PASTE_SILENCE_SECONDS:
             yield from self._end_paste(self._last)
 
     def _feed_keys(self, data: str) -> Generator[Message, None, str]:
@@ -211,14 +220,6 @@ class KeyParser(XTermParser):
             return [events.Key(Keys.Ignore, sequence)]
 
 
-def lenient_decoder(encoding: str) -> Callable[[], codecs.IncrementalDecoder]:
-    """Return a decoder that replaces invalid bytes. Textual's own decoder would end the app.
-
-    Terminals send such bytes for keys in another encoding, and for a mouse beyond column 95.
-    """
-    return partial(codecs.getincrementaldecoder(encoding), "replace")
-
-
 class FlushMarker(str):
     """An empty piece of output. `reached` is called once all output before it was flushed."""
 
@@ -258,45 +259,66 @@ def _signal_others(what: signal.Signals) -> None:
         signal.signal(what, obeyed)
 
 
-class TerminalOwner(Enum):
-    """The owner of the terminal: the shell or this program."""
-
-    SHELL = auto()
-    """the shell, before the start and after the end"""
-    STARTING = auto()
-    APPLICATION = auto()
-    SUSPENDED = auto()
-
-
 class KeyboardDriver(linux_driver.LinuxDriver):
     """Textual's driver for Linux and macOS, with key releases if the terminal reports them."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)  # pyright: ignore[reportUnknownMemberType]
         self._file: Any = Output(self._file)
-        self._phase = TerminalOwner.SHELL
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped, self._stop = os.pipe()
+        """a pipe with a byte once the thread that reads the terminal has to end"""
+        self._runs = self._suspended = False
+        """whether the terminal is in application mode, and whether it was suspended from it"""
 
-    def when_written(self, reached: Callable[[float], object]) -> None:
-        """Call `reached` with the time at which all output so far was flushed. Output thread."""
-        marker = FlushMarker()
-        marker.reached = reached
-        self.write(marker)
+    def run_input_thread(self) -> None:
+        """Read the terminal until `disable_input`. Textual's own loop looks ten times a second.
 
-    def wait_written(self) -> None:
-        """Block until all output so far is flushed, for at most WRITE_SECONDS.
+        Invalid bytes are replaced: terminals send them for keys in another encoding, and for a
+        mouse beyond column 95.
+        """
+        parser = KeyParser(self._debug)
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        while True:
+            ready, _, _ = select.select([self.fileno, self._stopped], [], [], parser.patience)
+            if self._stopped in ready:
+                os.read(self._stopped, 1)
+                return
+            if ready:
+                if not (data := os.read(self.fileno, READ_BYTES)):
+                    return  # the terminal is closed
+                if text := decode(data):
+                    for message in parser.feed(text):
+                        self.process_message(message)
+            for message in parser.tick():
+                self.process_message(message)
 
-        Otherwise the UI thread holds the interpreter, and the output thread waits milliseconds.
+    def disable_input(self) -> None:
+        if self._key_thread is not None and self._key_thread.is_alive():
+            os.write(self._stop, b".")
+        super().disable_input()
+
+    def wait_written(self, reached: Callable[[float], object]) -> None:
+        """Wait until all output so far is flushed, for at most WRITE_SECONDS.
+
+        `reached` is called then, on the output thread, with the time. Without the wait the UI
+        thread holds the interpreter, and the output thread is late by milliseconds.
         """
         written = threading.Event()
-        self.when_written(lambda at: written.set())
+
+        def flushed(at: float) -> None:
+            reached(at)
+            written.set()
+
+        marker = FlushMarker()
+        marker.reached = flushed
+        self.write(marker)
         written.wait(WRITE_SECONDS)
 
     def suspend_application_mode(self) -> None:
         """Suspend this process and its parent (`make`, `uv run`): the shell waits for that."""
-        if self._phase is TerminalOwner.APPLICATION:
+        if self._runs:
             super().suspend_application_mode()
-            self._phase = TerminalOwner.SUSPENDED
+            self._suspended = True
         _signal_others(signal.SIGTSTP)
 
     def resume_application_mode(self) -> None:
@@ -308,31 +330,29 @@ class KeyboardDriver(linux_driver.LinuxDriver):
         first. The event loop does this, because the signal may have interrupted a write whose lock
         the restart needs.
         """
-        if self._phase is TerminalOwner.SUSPENDED:
+        if self._suspended:
             _signal_others(signal.SIGCONT)
             super().resume_application_mode()
-        elif self._phase is not TerminalOwner.SHELL and self._loop is not None:
+        elif self._runs:
             self._loop.call_soon_threadsafe(self._restart)
 
     def _restart(self) -> None:
-        if self._phase is TerminalOwner.APPLICATION:
+        if self._runs:
             super().suspend_application_mode()
             self._must_signal_resume = True  # everything is painted again
             super().resume_application_mode()
 
     def start_application_mode(self) -> None:
-        self._phase = TerminalOwner.STARTING
+        self._suspended = False
         self._loop = asyncio.get_running_loop()
-        linux_driver.XTermParser = KeyParser  # pyright: ignore[reportPrivateImportUsage]
-        linux_driver.getincrementaldecoder = lenient_decoder  # type: ignore[assignment]
         super().start_application_mode()
         if not constants.DISABLE_KITTY_KEY:
             self.write(REQUEST)
             self.flush()
-        self._phase = TerminalOwner.APPLICATION
+        self._runs = True
 
     def stop_application_mode(self) -> None:
-        self._phase = TerminalOwner.SHELL
+        self._runs = False
         if self._mouse_pixels:  # Textual never resets it
             self.write("\x1b[?1016l")
             self._mouse_pixels = False

@@ -60,16 +60,12 @@ class TerminalApp(App[None], inherit_bindings=False):
     def when_written(self, notify: Callable[[float], object]) -> None:
         """Call `notify` with the time at which every painted frame was written to the terminal.
 
-        `notify` may be called on any thread.
+        Waits for that at most a frame. `notify` may be called on any thread.
         """
         if isinstance(self._driver, KeyboardDriver):
-            self._driver.when_written(notify)
+            self._driver.wait_written(notify)
         else:
             notify(time.monotonic())
-
-    def wait_written(self) -> None:
-        if isinstance(self._driver, KeyboardDriver):
-            self._driver.wait_written()
 
     def notify_outside(self, sentence: str) -> None:
         """Notify the user by the terminal or the desktop, in case this window is not in view."""

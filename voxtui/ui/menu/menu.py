@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from concurrent.futures import Future
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import App
 from textual.message import Message
@@ -338,25 +338,14 @@ async def in_thread(work: Callable[[], Found]) -> Found:
     It is no thread of an executor, because this work may hang in a sound server, and the executor
     would then delay quitting.
     """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Found] = loop.create_future()
-
-    def finish(found: Found | None, error: Exception | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(cast("Found", found))
+    result = Future[Found]()
+    result.set_running_or_notify_cancel()  # a caller that is cancelled no longer cancels the work
 
     def run() -> None:
-        found, failed = None, None
         try:
-            found = work()
+            result.set_result(work())
         except Exception as error:  # noqa: BLE001 - raised again in the caller
-            failed = error
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(finish, found, failed)
+            result.set_exception(error)
 
     threading.Thread(target=run, name="voxtui-devices", daemon=True).start()
-    return await done
+    return await asyncio.wrap_future(result)

@@ -1,32 +1,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
+from math import inf
+from operator import itemgetter
 
 from textual.content import Content
 from textual.widgets import Static
 
 from voxtui.storage.derived_latencies import FIRST_SOUND, TTFT, Stage, stages
-from voxtui.ui.bars import HALF_LINE, LINE
+from voxtui.ui.bars import LEFT_EIGHTHS
 from voxtui.ui.panel.formatting import PEOPLE_NAMES, TurnTimes, figure, plain_ms
 from voxtui.ui.panel.waterfall import plain_stages
 
-GAP = "   "
+GAP = "  "
 
 EARLIER = "◂ "
 """The mark in front of the times of a selected turn."""
 
-MOST_CELLS, LEAST_CELLS = 32, 6
-"""Maximum and minimum cells of all bars. The bars are left out if there is less space."""
+BAR_CELLS, BAR_SECONDS = 16, 1.0
+"""Cells of the bar, and the time of the first sound at which it is filled.
 
-FULL_SECONDS = 1.0
-"""Time of the first sound at which the bars fill all cells. A faster turn has shorter bars."""
+It is one scale for all widths, so bars compare within a turn and between turns. A slower turn fills
+the cells, too. Where there is less space the bar is left out.
+"""
 
 LEAST_WIDTH = 84
 """Minimum width in cells of a line that also names the key of the fuller views."""
 
-STAGES = {"hearing": "$text-muted", "thinking": "$primary 75%", "voice": "$primary"}
-"""The stages before the first sound, with their colours."""
+STAGES = {"hearing": "$foreground", "thinking": "$text-muted", "voice": "$primary"}
+"""The stages before the first sound, with their colours, in this order."""
+
+TRACK = "$panel"
 
 
 class LatencyStrip(Static):
@@ -63,7 +68,6 @@ def _line(times: TurnTimes, width: int) -> Content:
     named = shown + Content.styled(f" {PEOPLE_NAMES[what]}", "$text-muted")
     found = [s for s in plain_stages(stages(turn.timestamps)) if s.name in STAGES and s.seconds > 0]
     ends = [0, *(round(end * 1000) for end in accumulate(stage.seconds for stage in found))]
-    full = max(FULL_SECONDS, sum(stage.seconds for stage in found))
     # The ends are rounded and not the times, so that the times add up to the number before them.
     exact = [f" {plain_ms(end - start)}" for start, end in pairwise(ends)]
     short = [value.removesuffix(" ms") for value in exact]
@@ -73,22 +77,35 @@ def _line(times: TurnTimes, width: int) -> Content:
         (shown, exact),
         (shown, [""] * len(found)),
     ):
-        texts = sum(len(f"{GAP}{s.name} {value}") for s, value in zip(found, values, strict=True))
-        rounded_up = len(found)  # cells: each bar may be longer by one
-        cells = min(width - head.cell_length - texts - rounded_up, MOST_CELLS)
-        if len(found) > 1 and cells >= LEAST_CELLS:
-            bars = [max(1, round(stage.seconds / full * cells * 2)) for stage in found]
-            return head + _stages(found, bars, values)
+        texts = "".join(f"{GAP}{s.name}{value}" for s, value in zip(found, values, strict=True))
+        line = head + GAP + _bar(found) + Content.styled(texts, "$text-muted")
+        if len(found) > 1 and line.cell_length <= width:
+            return line
     return named if named.cell_length <= width else shown
 
 
-def _stages(found: Sequence[Stage], halves: Sequence[int], values: Sequence[str]) -> Content:
-    line = Content()
-    for stage, length, value in zip(found, halves, values, strict=True):
-        drawn = LINE * (length // 2) + HALF_LINE * (length % 2)
-        line += Content.assemble(
-            (f"{GAP}{stage.name} ", "$text-muted"),
-            (drawn, STAGES[stage.name]),
-            (value, "$text-muted"),
-        )
-    return line
+def _bar(found: Sequence[Stage]) -> Content:
+    """Draw the stages behind one another, in eighths of a cell, on a track of BAR_SECONDS.
+
+    A cell has two colours at most, so a stage that lies within one is drawn to the cell's end.
+    """
+    full = max(BAR_SECONDS, sum(stage.seconds for stage in found))
+    parts: list[tuple[float, str]] = []
+    begin, seconds = 0, 0.0
+    for stage in found:
+        seconds += stage.seconds
+        end = max(begin + 1, round(seconds / full * BAR_CELLS * 8))
+        cell_end = -(-begin // 8) * 8
+        begin = max(end, cell_end)
+        parts.append((begin, STAGES[stage.name]))
+    parts.append((inf, TRACK))
+
+    def cell(number: int) -> tuple[str, str]:
+        end, style = next(part for part in parts if part[0] > number * 8)
+        _, behind = next(part for part in parts if part[0] > number * 8 + 7)
+        if style is TRACK:
+            return f"on {TRACK}", " "
+        return f"{style} on {behind}", LEFT_EIGHTHS[min(8, int(end) - number * 8)]
+
+    cells = groupby(map(cell, range(BAR_CELLS)), key=itemgetter(0))
+    return Content.assemble(*(("".join(c for _, c in run), style) for style, run in cells))

@@ -12,7 +12,6 @@ from textual.widget import Widget
 
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.settings.schema import Targets
-from voxtui.storage.derived_latencies import PlaybackLead
 from voxtui.ui.panel.formatting import NO_TURN, TurnTimes
 from voxtui.ui.panel.history_chart import HistoryChart
 from voxtui.ui.panel.latency_strip import LatencyStrip
@@ -79,7 +78,6 @@ class LatencyPanel(Container):
         self._live = self._finished = NO_TURN
         self._selected: Turn | None = None
         self._typed = False
-        self._lead = PlaybackLead()
 
     def compose(self) -> ComposeResult:
         if view := self._views.get(self.chosen):
@@ -123,19 +121,28 @@ class LatencyPanel(Container):
         self._selected = turn
         self._show()
 
+    def forget(self) -> None:
+        """Show no turn until the next one."""
+        self._live = self._finished = NO_TURN
+        self._show()
+
     def models_loaded(self) -> None:
         self._times.session.models_loaded()
 
     def begin(self, typed: bool) -> None:
         self._typed = typed
-        self._lead, self._times.queue, self._times.past = PlaybackLead(), "", True
+        self._times.queue, self._times.past = "", True
         if self.chosen == "line":  # the others take long to paint, and do not show it
             self.strip.show()
 
-    def follow(self, timestamps: Timestamps, now: float) -> None:
-        """Show the milestones reached so far. The previous turn stays until the release."""
+    def follow(self, timestamps: Timestamps, ahead: float, late: float) -> None:
+        """Show the milestones reached so far. The previous turn stays until the release.
+
+        `ahead` is how many seconds the voice is ahead of the speaker, and `late` how long it was
+        behind.
+        """
         times, reached = self._times, timestamps.since_release()
-        before, times.queue = times.queue, self._queue(timestamps, now)
+        before, times.queue = times.queue, _queue(timestamps, ahead, late)
         if reached and reached != self._live.timestamps:
             ahead = timestamps.speculative_s
             self._live = replace(
@@ -145,17 +152,6 @@ class LatencyPanel(Container):
             self._show()
         elif times.queue != before and self.chosen == "lab":  # the others do not show it
             self._lab.show_numbers(times)
-
-    def _queue(self, timestamps: Timestamps, now: float) -> str:
-        """Return how far the voice is ahead of the speaker; empty after the last sound."""
-        over = timestamps.at(Milestone.LAST_SOUND) or timestamps.at(Milestone.CANCELLED)
-        if over is not None or timestamps.at(Milestone.FIRST_AUDIO) is None:
-            return ""
-        first_sound = timestamps.at(Milestone.FIRST_SOUND)
-        ahead = self._lead.update(timestamps.speech_s, now - first_sound if first_sound else 0.0)
-        waited = self._lead.underrun_s
-        late = f", {waited:.1f} s too late" if waited >= 0.05 else ""
-        return f"voice: {ahead:.1f} s ahead{late}"
 
     def finish(self, turn: Turn) -> None:
         """Add a finished turn. One that ended before an answer is shown only if it failed."""
@@ -182,3 +178,11 @@ class LatencyPanel(Container):
                 self._glance.show(self._times)
             case "lab":
                 self._lab.show(self._times)
+
+
+def _queue(timestamps: Timestamps, ahead: float, late: float) -> str:
+    """Return a line about the voice and the speaker; empty after the last sound."""
+    over = timestamps.at(Milestone.LAST_SOUND) or timestamps.at(Milestone.CANCELLED)
+    if over is not None or timestamps.at(Milestone.FIRST_AUDIO) is None:
+        return ""
+    return f"voice: {ahead:.1f} s ahead" + (f", {late:.1f} s too late" if late >= 0.05 else "")

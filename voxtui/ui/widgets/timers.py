@@ -10,6 +10,8 @@ from textual.widgets import Static
 
 from voxtui.dialogue.events import Countdown
 
+TICK_SECONDS = 1 / 2
+
 SNOOZE_KEY = "z"
 
 HINT = "Any key: stop. Z: snooze"
@@ -26,10 +28,14 @@ class Timers(Static):
         self._countdowns: Sequence[Countdown] = ()
         self._line = ""
 
+    def on_mount(self) -> None:
+        self._ticking = self.set_interval(TICK_SECONDS, self.tick, pause=True)
+
     def use(self, countdowns: Sequence[Countdown]) -> None:
         self._countdowns = countdowns
         self.set_class(bool(countdowns), "shown")
         self.set_class(self.rings, "rings")
+        (self._ticking.resume if countdowns else self._ticking.pause)()
         self.tick()
 
     @property
@@ -40,8 +46,6 @@ class Timers(Static):
         await self.run_action("app.dismiss_timers")
 
     def tick(self) -> None:
-        if not self._countdowns:
-            return
         now = time.time()
         shown = sorted(self._countdowns, key=lambda one: not one.rings)
         line = "  ".join(describe(one, now) for one in shown)
