@@ -31,6 +31,9 @@ LEAST_WIDTH = 84
 STAGES = {"hearing": "$foreground", "thinking": "$text-muted", "voice": "$primary"}
 """The stages before the first sound, with their colours, in this order."""
 
+RECEDING = " 40%"
+"""The opacity of a bar beside which something else happens."""
+
 TRACK = "$panel"
 
 
@@ -62,7 +65,8 @@ def _line(times: TurnTimes, width: int) -> Content:
     turn = times.turn
     if not (number := figure(turn)):
         return Content()
-    style = "$text-muted" if times.past and not times.selected else "bold"
+    receding = times.past and not times.selected
+    style = "$text-muted" if receding else "bold"
     what = TTFT if turn.first_sound_ms is None else FIRST_SOUND
     shown = Content.assemble((EARLIER if times.selected else "", "$text-muted"), (number, style))
     named = shown + Content.styled(f" {PEOPLE_NAMES[what]}", "$text-muted")
@@ -77,15 +81,20 @@ def _line(times: TurnTimes, width: int) -> Content:
         (shown, exact),
         (shown, [""] * len(found)),
     ):
-        texts = "".join(f"{GAP}{s.name}{value}" for s, value in zip(found, values, strict=True))
-        line = head + GAP + _bar(found) + Content.styled(texts, "$text-muted")
+        names = (
+            (f"{GAP}{stage.name}{value}", "$text-muted" if receding else STAGES[stage.name])
+            for stage, value in zip(found, values, strict=True)
+        )
+        line = head + GAP + _bar(found, receding) + Content.assemble(*names)
         if len(found) > 1 and line.cell_length <= width:
             return line
     return named if named.cell_length <= width else shown
 
 
-def _bar(found: Sequence[Stage]) -> Content:
+def _bar(found: Sequence[Stage], receding: bool) -> Content:
     """Draw the stages behind one another, in eighths of a cell, on a track of BAR_SECONDS.
+
+    The bar of an earlier turn is `receding` while a new one is under way.
 
     A cell has two colours at most, so a stage that lies within one is drawn to the cell's end.
     """
@@ -97,7 +106,7 @@ def _bar(found: Sequence[Stage]) -> Content:
         end = max(begin + 1, round(seconds / full * BAR_CELLS * 8))
         cell_end = -(-begin // 8) * 8
         begin = max(end, cell_end)
-        parts.append((begin, STAGES[stage.name]))
+        parts.append((begin, STAGES[stage.name] + RECEDING * receding))
     parts.append((inf, TRACK))
 
     def cell(number: int) -> tuple[str, str]:
