@@ -103,14 +103,7 @@ class Call:
         self._peer.on("connectionstatechange", self._connection_changed)
 
     async def answer(self, offer: str) -> str:
-        """Return the answer to an offer. Raises HttpError and then closes the call."""
-        try:
-            return await self._answer(offer)
-        except BaseException:
-            await self.close()
-            raise
-
-    async def _answer(self, offer: str) -> str:
+        """Return the answer to an offer. Raises HttpError."""
         kinds = [line[2:].split(" ")[0] for line in offer.splitlines() if line.startswith("m=")]
         if sorted(kinds) != ["application", "audio"]:
             raise HttpError(
