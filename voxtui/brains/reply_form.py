@@ -70,7 +70,7 @@ _UNHELPFUL = (
 _EVASIVE = (" both", " it depends", " it really depends", " that it depends", " it's up to")
 """Phrases that are avoided after an opening, because an opinion was requested."""
 
-_AGREEING = (" accurate", " correct", " right", " true")
+_AGREEING = (" a fact", " accurate", " correct", " right", " true")
 """Words that are avoided after "That's", because a small model confirms whatever it is told."""
 
 _UNTOLD = ("I don't know, you", "You haven't told", "No, you haven't")
