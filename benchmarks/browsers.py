@@ -46,7 +46,6 @@ WEBDRIVER_KEYS = {"ArrowDown": "\ue015", "Enter": "\ue007", "Escape": "\ue00c", 
 PREFERENCES = {
     "media.navigator.permission.disabled": True,  # no question about the microphone
     "media.autoplay.default": 0,
-    "media.peerconnection.ice.loopback": True,
     "app.normandy.enabled": False,
     "browser.aboutwelcome.enabled": False,
     "browser.safebrowsing.update.enabled": False,

@@ -112,15 +112,6 @@ class Hand:
         self._tab.press("Enter")
 
 
-def use_microphone(tab: Tab) -> None:
-    """Record once and discard it: only then Firefox gives WebRTC the addresses of this machine."""
-    tab.key(True, "Space")
-    tab.until("Listening")
-    tab.press("Escape")
-    tab.key(False, "Space")
-    tab.until("Stopped")
-
-
 def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     turns: list[dict[str, Any]] = []
     with (
@@ -130,8 +121,6 @@ def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     ):
         tab.until("Ready")
         if arguments.transport != "websocket":
-            if arguments.browser == "firefox":
-                use_microphone(tab)
             choose(tab, arguments.transport)
         hand = Hand(tab, arguments.by)
         for number in range(arguments.turns):

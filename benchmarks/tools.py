@@ -24,13 +24,12 @@ from statistics import median
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from benchmarks.conversation import clips
 from voxtui.audio.file_speaker import NullSpeaker
-from voxtui.brains.embedded.chat_process import ChatRequest, Llama
+from voxtui.brains.embedded.chat_process import Llama
 from voxtui.brains.embedded.recogniser import Moonshine
-from voxtui.brains.embedded.tool_prompt import CALL_TOKENS, tool_choice, tool_prefix
+from voxtui.brains.embedded.tool_prompt import tool_choice, tool_prefix
 from voxtui.commands.headless import headless
 from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import ToolCall
@@ -146,7 +145,7 @@ def calls(said: Sequence[Any], config: Config) -> Iterator[Turn]:
     chat = Llama(4096, prefix_directory=user_folders().user_cache_path / "prefixes")
     path = model_file(chat_model_name(config.brain.embedded.model))
     chat.load(path, tool_prefix=tool_prefix(tools))
-    sampling = replace(config.generation.sampling(), temperature=0.0)
+    sampling = config.generation.sampling()
     for words in said:
         began = time.monotonic()
         if not isinstance(words, str):
@@ -159,8 +158,7 @@ def calls(said: Sequence[Any], config: Config) -> Iterator[Turn]:
         choice = None if answer else tool_choice((), words, ReplyOptions(tools=tools))
         if choice is not None:
             texts: list[str] = []
-            request = ChatRequest(choice.prompt, sampling, CALL_TOKENS, grammar=choice.grammar)
-            chat.run(request, lambda done, total: False, texts.append)  # type: ignore[func-returns-value]
+            chat.run(choice.request(sampling), lambda done, total: False, texts.append)  # type: ignore[func-returns-value]
             call = choice.call("".join(texts))
         way = "rule" if answer else "model" if choice else "no trigger"
         report = CallReport(call, CallOutcome.REFUSED, time.monotonic() - began) if call else None

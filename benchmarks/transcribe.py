@@ -26,7 +26,6 @@ from voxtui.cli.options import (
     FAILED_TURN,
     FILE_PATH,
     CommonOptions,
-    brain_option,
     global_options,
     with_options,
 )
@@ -407,7 +406,7 @@ def _baseline(path: Path, samples: Sequence[Sample]) -> float:
               help="Exit with 1 if word errors rose over a point since this --json.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True,
               help="Print JSON on stdout; the report goes to stderr.")  # fmt: skip
-@brain_option
+@click.option("--brain", metavar="NAME", help="Measure this brain instead of brain.name.")
 @global_options
 def transcribe(
     options: CommonOptions, clips: tuple[Path, ...], against: str, model: str, runs: int,

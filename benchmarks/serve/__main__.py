@@ -7,7 +7,7 @@ import sys
 import click
 
 from benchmarks.serve.load import LoadOptions, run
-from voxtui.cli.options import CommonOptions, brain_option, global_options, with_options
+from voxtui.cli.options import CommonOptions, global_options, with_options
 from voxtui.errors import VoxtuiError
 
 
@@ -17,7 +17,7 @@ from voxtui.errors import VoxtuiError
 @click.option("--scripted", is_flag=True, help="Leave out the real models.")
 @click.option("--json", "as_json", is_flag=True,
               help="Print JSON on stdout; the report goes to stderr.")  # fmt: skip
-@brain_option
+@click.option("--brain", metavar="NAME", help="Measure this brain instead of brain.name.")
 @global_options
 def serve(
     options: CommonOptions, turns: int, scripted: bool, as_json: bool, brain: str | None

@@ -15,18 +15,38 @@ import pytest
 
 from tests.audio.sounds import find, question, report
 from tests.fakes import BeepVoice, Events, ScriptedBrain, engine_on_fakes
-from tests.virtual_audio import RATE, SPEAKER, Recorder, VirtualAudio
+from tests.ui.pseudo_terminal import until
+from tests.virtual_audio import MICROPHONE, RATE, SPEAKER, Recorder, VirtualAudio
 from voxtui.audio.chime import SECONDS, VOICE_GAIN, bells
+from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.resampling import resample
+from voxtui.audio.silero import PySilero
 from voxtui.audio.speaker import SounddeviceSpeaker
+from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Moonshine
+from voxtui.dialogue.components.components import Models
+from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import SAMPLE_RATE, SpeechChunk
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.engine_commands import Cancel, SendText, Silence
-from voxtui.dialogue.events import CountdownsChanged, Rang, State, StateChanged, TurnStarted
+from voxtui.dialogue.events import (
+    CountdownsChanged,
+    Rang,
+    State,
+    StateChanged,
+    TurnFinished,
+    TurnStarted,
+)
 from voxtui.dialogue.protocols import Voice
-from voxtui.dialogue.timestamps import Timestamps
-from voxtui.settings.schema import Config
+from voxtui.dialogue.timestamps import Outcome, Timestamps
+from voxtui.settings.schema import (
+    BrainConfig,
+    Config,
+    EmbeddedBrainConfig,
+    GenerationConfig,
+    VadConfig,
+    VoiceConfig,
+)
 from voxtui.skills.assistant_skills import AssistantSkills
 from voxtui.skills.timer_alarm import CHIMES
 from voxtui.skills.timer_store import Entries, Timer, TimerStore
@@ -142,6 +162,54 @@ def test_it_rings_again_until_somebody_stops_it(
     report(f"the timer rang: {words!r}")
     assert words.count("timer is done") == 2
     assert events.of(TurnStarted) == []
+
+
+def test_stop_said_aloud_ends_an_answer_and_what_rings(
+    virtual_audio: VirtualAudio, tmp_path: Path
+) -> None:
+    config = Config(
+        brain=BrainConfig(embedded=EmbeddedBrainConfig(model="smollm2-135m")),
+        generation=GenerationConfig(temperature=0.0),
+        voice=VoiceConfig(speed=0.5),
+        vad=VadConfig(hands_free=True, listen_while_speaking=True),
+    )
+    events, voice = Events(), HibariVoice(config.voice)
+    engine = Engine(
+        Models(PySilero(), EmbeddedBrain(config), voice, overhearing=PySilero()),
+        config,
+        events,
+        Devices(SounddeviceMicrophone(MICROPHONE), SounddeviceSpeaker(SPEAKER)),
+        AssistantSkills(tmp_path),
+    )
+
+    def stopped() -> tuple[str | None, str]:
+        """Say "Stop." and return what was heard, and the answer."""
+        assert virtual_audio.say(stop, chunk.rate).wait() == 0
+        said = events.until(TurnFinished, lambda event: event.turn.outcome is Outcome.ANSWERED)
+        ready(events)
+        return said.turn.heard, said.turn.reply
+
+    def none_rings() -> bool:
+        events.drain()
+        return events.of(CountdownsChanged)[-1] == CountdownsChanged(())
+
+    with closing(engine), virtual_audio.record() as recorder:
+        engine.start()
+        ready(events)
+        (chunk,) = voice.speak("Stop.", 1.0)
+        stop = np.pad(chunk.samples, (0, chunk.rate // 2))
+        engine.post(SendText("Tell me a long story about a dog and a cat."))
+        events.until(StateChanged, lambda event: event == StateChanged(State.SPEAKING))
+        assert stopped() == ("Stop.", "Okay.")
+        cut = next(event.turn for event in events.of(TurnFinished))
+        assert cut.outcome is Outcome.CANCELLED
+        set_timer(tmp_path, 2.0)
+        events.until(Rang)
+        assert stopped() == ("Stop.", "Okay.")
+        until(none_rings)
+        quiet = time.monotonic()
+        recorder.until(quiet + CHIMES[1] + 1.0)
+        assert np.abs(recorder.since(quiet + 0.3)).max(initial=0.0) < 0.01
 
 
 @pytest.mark.parametrize("ahead", [0.6, 0.0])

@@ -234,14 +234,14 @@ def test_an_assistant_gets_the_words_of_a_window_and_loads_no_recogniser(listen,
             yield Token("The window heard it.")
 
     monkeypatch.setattr(dictation_daemon.wiring, "recogniser", lambda *ignored, **also: 1 / 0)
-    with lent(Embedded, lambda: settings_of(Config())), listen() as utterance:
-        assert utterance.words(never).text == "The window heard it."
+    with lent(Embedded, lambda: settings_of(Config())), listen() as words:
+        assert words(never).text == "The window heard it."
 
 
 def test_one_utterance_is_recorded_until_its_pause(listen, order, machine):
     for _ in range(2):
-        with listen() as utterance:
-            assert utterance.words(never).text == "What was said."
+        with listen() as words:
+            assert words(never).text == "What was said."
     assert [microphone.closed for microphone in machine] == [True, True]
     assert len(order.threads) == 1
     assert order("stop")[0] == "idle"  # the words went to the one who listened
@@ -249,17 +249,17 @@ def test_one_utterance_is_recorded_until_its_pause(listen, order, machine):
 
 def test_the_microphone_closes_after_the_longest_time(listen, machine, monkeypatch):
     use_microphone(monkeypatch, machine, seconds("x", 1))
-    with listen(0.2) as utterance:
-        assert utterance.words(never).text == "What was said."
+    with listen(0.2) as words:
+        assert words(never).text == "What was said."
     assert machine[0].closed
 
 
 def test_the_microphone_closes_when_the_listener_leaves(listen, order, machine, monkeypatch):
     use_microphone(monkeypatch, machine, ".")
-    with listen() as utterance:
+    with listen() as words:
         cancelled = threading.Event()
         cancelled.set()
-        assert utterance.words(cancelled).text == ""
+        assert words(cancelled).text == ""
     until(lambda: machine[0].closed)
     until(lambda: order("stop")[0] == "idle")
 
@@ -299,5 +299,5 @@ def test_a_recogniser_that_fails_is_an_error_of_the_listener(listen, monkeypatch
         yield
 
     monkeypatch.setattr(dictation_daemon.wiring, "recogniser", recogniser)
-    with listen() as utterance, pytest.raises(InputError, match="The model is damaged"):
-        utterance.words(never)
+    with listen() as words, pytest.raises(InputError, match="The model is damaged"):
+        words(never)

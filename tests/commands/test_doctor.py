@@ -8,7 +8,7 @@ import pytest
 from tests.commands.sound_devices import CRASHED, MICROPHONE, SPEAKER
 from tests.fakes import FakeMicrophone
 from voxtui.audio.portaudio import Probe
-from voxtui.brains.voxtral.cuda_errors import Marker
+from voxtui.brains.voxtral.cuda_errors import write_marker
 from voxtui.commands.doctor import doctor
 from voxtui.commands.doctor.doctor import Finding
 from voxtui.errors import ModelError
@@ -354,7 +354,7 @@ def test_whether_the_fast_path_is_tried_is_reported(machine, gpu, capsys, monkey
     monkeypatch.setattr(doctor, "_voxtral_weights", lambda config: "/models/voxtral")
     assert "ok       fast path of Voxtral: tried at each start" in lines()
     assert "ok       fast path of Voxtral: off (brain.voxtral.fast = false)" in lines(fast=False)
-    Marker().write()
+    write_marker()
     note = (
         "note     fast path of Voxtral: left out, because the last attempt at it did not end",
         "         To try it again: voxtui doctor gpu",

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import numpy as np
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 import voxtui.cli
 from tests.audio.sounds import find, question
 from tests.deadline import SECONDS
+from tests.ui.pseudo_terminal import until
 from tests.virtual_audio import RATE
 from voxtui.audio.chime import cue
 from voxtui.commands.mcp import mcp_command
@@ -34,6 +36,18 @@ def test_it_says_how_it_is_started_and_what_it_needs(monkeypatch):
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     with pytest.raises(InputError, match="claude mcp add"):
         mcp_command.run(None, ())
+
+
+@pytest.fixture(autouse=True)
+def no_daemon_left(request):
+    """End the process that keeps the recogniser, by an order with other settings."""
+    yield
+    if "virtual_audio" in request.fixturenames:
+        environ = request.getfixturevalue("virtual_audio").environ
+        order = [sys.executable, "-P", "-m", "voxtui", "dictate", "--stop", "--quiet"]
+        subprocess.run([*order, "--set", "audio.input=none"], env=environ, check=False)
+        sockets = Path(environ["XDG_RUNTIME_DIR"])
+        until(lambda: not [*sockets.rglob("dictate.sock")])
 
 
 def with_marks(test):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sys
 import time
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ from fractions import Fraction
 from urllib.parse import urlsplit
 
 import numpy as np
+import psutil
 import pytest
 from openai.types.realtime import RealtimeServerEvent
 from pydantic import TypeAdapter
@@ -27,7 +29,7 @@ aiortc = pytest.importorskip("aiortc", reason="the extra [webrtc] is not install
 from aiortc.codecs.opus import OpusDecoder  # noqa: E402
 from av import AudioFrame  # noqa: E402
 
-from voxtui.serve.realtime.webrtc import CHANNEL, Call, offer_only  # noqa: E402
+from voxtui.serve.realtime.webrtc import CHANNEL, Call, hear_only, offer_only  # noqa: E402
 
 PATH = "/v1/realtime/calls"
 SDP = {"content-type": "application/sdp"}
@@ -244,9 +246,10 @@ async def test_a_call_is_heard_and_answered_on_its_tracks_and_cut_off_where_it_w
             peer.send("response.create")
             await peer.until("response.done")
             assert len(said(brain)[-1][1]) < 2000
-            # Loopback only, and no server elsewhere was asked for an address.
-            candidates = [line for line in peer.answer.splitlines() if "candidate:" in line]
-            assert candidates and all(" 127.0.0.1 " in line for line in candidates)
+            # Addresses of this machine only: no server elsewhere was asked for one.
+            found = [line.split()[4] for line in peer.answer.splitlines() if "candidate:" in line]
+            here = {each.address for adapter in psutil.net_if_addrs().values() for each in adapter}
+            assert "127.0.0.1" in found and {*found} <= here
 
             gone = await asyncio.to_thread(server.client.post, f"{peer.location}/hangup")
             assert gone.status_code == 200
@@ -371,6 +374,39 @@ async def test_a_call_off_loopback_needs_the_key_and_uses_the_address_of_the_net
             peer.send("response.create")
             await peer.until("output_audio_buffer.stopped")
             await peer.until_heard()
+
+
+async def test_a_browser_without_loopback_reaches_a_server_on_loopback_by_another_address():
+    with serving(brain=ScriptedBrain()) as server:
+        peer = Peer(own_address())  # what Firefox has
+        try:
+            await peer.call(server)
+            await peer.until("session.created")
+        finally:
+            await peer.connection.close()
+            peer.ear.cancel()
+
+
+async def test_a_call_on_loopback_hears_nothing_of_another_machine():
+    heard: list[bytes] = []
+
+    class Protocol(asyncio.DatagramProtocol):
+        def datagram_received(self, data, addr):
+            heard.append(data)
+
+    loop = asyncio.get_running_loop()
+    receiver, protocol = await loop.create_datagram_endpoint(Protocol, local_addr=("127.0.0.1", 0))
+    hear_only({"127.0.0.1"}, protocol)
+    with (
+        socket.socket(type=socket.SOCK_DGRAM) as here,
+        socket.socket(type=socket.SOCK_DGRAM) as far,
+    ):
+        far.bind(("127.0.0.2", 0))  # in the place of another machine
+        for sender, data in ((far, b"far"), (here, b"here")):
+            sender.sendto(data, receiver.get_extra_info("sockname"))
+    await asyncio.to_thread(until, lambda: heard)
+    receiver.close()
+    assert heard == [b"here"]
 
 
 def test_a_call_uses_the_addresses_on_which_the_server_listens():

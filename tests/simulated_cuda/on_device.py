@@ -23,7 +23,7 @@ from voxtui import wiring
 from voxtui.brains.voxtral import brain as brain_module
 from voxtui.brains.voxtral import fast_path, kernels
 from voxtui.brains.voxtral.brain import VoxtralBrain
-from voxtui.brains.voxtral.cuda_errors import Marker
+from voxtui.brains.voxtral.cuda_errors import marker
 from voxtui.errors import ModelError, ModelLost, RestartNeeded
 from voxtui.models import cuda
 from voxtui.settings.schema import (
@@ -99,7 +99,7 @@ def test_the_fast_path_with_our_kernels_answers_a_conversation(
         assert operations.replays() > before
     assert [turn.error for turn in turns] == [None] * 2
     assert [turn.path for turn in turns] == [brain_module.FAST] * 2
-    assert not Marker().stands
+    assert not marker().exists()
 
 
 def test_full_memory_costs_one_turn_and_ends_the_fast_path(
@@ -173,7 +173,7 @@ def test_a_capture_that_fails_leaves_the_plain_path(loaded: Any) -> None:
     assert not brain.path
     assert "not permitted when stream is capturing" in said[-1]
     assert answered(brain, (), utterance(1.0))
-    assert not Marker().stands
+    assert not marker().exists()
 
 
 def test_a_lost_device_is_one_sentence_and_its_brain_can_be_closed(loaded: Any) -> None:
@@ -198,4 +198,4 @@ def test_an_attempt_that_loses_the_device_needs_a_restart(
     monkeypatch.setattr(fast_path, "use_kernels", lose)
     with pytest.raises(RestartNeeded, match="unusable: CUDA error"):
         loaded()
-    assert Marker().stands
+    assert marker().exists()

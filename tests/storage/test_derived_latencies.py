@@ -18,7 +18,6 @@ from voxtui.storage.derived_latencies import (
     SessionTimes,
     Spread,
     Verdict,
-    Window,
     chart_top,
     downsample_max,
     percentile,
@@ -96,28 +95,26 @@ def test_headlines_have_their_own_targets_and_speed_has_none():
 
 
 def test_the_window_keeps_the_last_turns():
-    window = Window(size=20)
-    for n in range(1, 31):
-        window.add(turn(n, first_token=n / 1000, released=0.0))
-    assert len(window) == 20
-    assert window.percentile(TTFT, 50) == pytest.approx(20)
-    assert window.percentile(TTFT, 95) == pytest.approx(29)
+    session = SessionTimes()
+    for n in range(31):  # the first one is cold
+        session.add(turn(n, first_token=n / 1000, released=0.0))
+    assert (len(session.warm), len(session.all)) == (20, 31)
+    assert percentile(TTFT.values(session.warm), 50) == pytest.approx(20)
+    assert percentile(TTFT.values(session.warm), 95) == pytest.approx(29)
 
 
-def test_a_turn_without_a_first_token_is_not_in_the_window():
-    window = Window()
-    window.add(turn(1, released=0.0, captured=0.1))
-    assert len(window) == 0
-    assert window.percentile(TTFT, 50) is None
+def test_a_turn_without_a_first_token_does_not_count():
+    session = SessionTimes()
+    session.add(turn(1, released=0.0, captured=0.1))
+    assert not session.all
+    assert percentile(TTFT.values(session.all), 50) is None
 
 
 def test_a_number_that_a_turn_did_not_reach_is_left_out():
-    window = Window()
-    window.add(turn(1, released=0.0, first_token=0.1))
-    window.add(turn(2))
-    assert window.values(FIRST_SOUND) == [pytest.approx(300)]
-    assert window.values(TOTAL) == [pytest.approx(510)]
-    assert window.values(SPEED) == [pytest.approx(25)]
+    turns = [turn(1, released=0.0, first_token=0.1), turn(2)]
+    assert FIRST_SOUND.values(turns) == [pytest.approx(300)]
+    assert TOTAL.values(turns) == [pytest.approx(510)]
+    assert SPEED.values(turns) == [pytest.approx(25)]
 
 
 def test_a_headline_also_counts_from_the_end_of_speech():
@@ -140,8 +137,8 @@ def test_the_first_turn_after_models_were_loaded_is_cold():
     session.models_loaded()
     for n in range(4, 6):
         session.add(turn(n, released=0.0, first_token=n / 1000))
-    assert [round(value) for value in session.cold.values(TTFT)] == [1, 4]
-    assert [round(value) for value in session.warm.values(TTFT)] == [2, 3, 5]
+    assert [round(value) for value in TTFT.values(session.cold)] == [1, 4]
+    assert [round(value) for value in TTFT.values(session.warm)] == [2, 3, 5]
     assert len(session.all) == 5
 
 
@@ -234,5 +231,5 @@ def test_turns_of_another_path_begin_their_own_percentiles():
     for n, path in enumerate(["", "", "", "captured", "captured"], 1):
         made = turn(n, released=0.0, first_token=n / 1000)
         session.add(replace(made, path=path))
-    assert [round(value) for value in session.warm.values(TTFT)] == [4, 5]
+    assert [round(value) for value in TTFT.values(session.warm)] == [4, 5]
     assert len(session.all) == 5

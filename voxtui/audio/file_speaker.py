@@ -135,10 +135,7 @@ class FileSpeaker:
 
 @contextmanager
 def file_speaker(path: Path | None) -> Generator[FileSpeaker | None]:
-    """Yield a speaker that writes the file `path`, or None without a path.
-
-    The file stays if the context ends normally, and is deleted if it raises. Raises InputError.
-    """
+    """Yield a writer of `path`, or None. The file stays unless it raises. Raises InputError."""
     file = FileSpeaker(path) if path else None
     try:
         yield file

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from voxtui.audio.clips import load_clip
 from voxtui.audio.file_speaker import NullSpeaker
 from voxtui.bench import compare as comparison
 from voxtui.bench.environment import machine
-from voxtui.bench.measure import Measured, measure
+from voxtui.bench.measure import measure
 from voxtui.bench.report import as_json, budgets, check, report
 from voxtui.bench.tables import MEASURED
 from voxtui.commands.devices_command import can_play
@@ -21,7 +21,7 @@ from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.protocols import Speaker
 from voxtui.dialogue.timestamps import Outcome
 from voxtui.errors import InputError
-from voxtui.settings.schema import Config, Targets
+from voxtui.settings.schema import Config
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.wiring import build_engine, build_speaker, sample_clips, target_clips
 
@@ -57,9 +57,24 @@ def run(config: Config, files: Sequence[Path], options: BenchOptions) -> bool:
             options.warm_up,
             lambda emit: build_engine(config, emit, Devices(speaker=speaker)),
         )
-        brain = next((turn.brain for turn in measured.turns), config.brain.name)
-        targets = config.targets.resolved(brain)
-        return _print(measured, about, targets, options, limits, old)
+    brain = next((turn.brain for turn in measured.turns), config.brain.name)
+    targets = config.targets.resolved(brain)
+    whole = as_json(measured, about, targets)
+    if options.as_json:
+        click.echo(json.dumps(whole, ensure_ascii=False))
+    lines = report(measured, about, targets)
+    if old and options.compare:
+        lines += ["", *comparison.compare(old, options.compare, measured.turns, whole)]
+    judged = budgets(measured, limits)
+    if options.check:
+        judged += check(measured, targets)
+    if judged:
+        failed = sum(not judgement.passed for judgement in judged)
+        verdict = f"FAIL: {failed} of {len(judged)}" if failed else "PASS"
+        lines += ["", *map(str, judged), verdict]
+    click.echo("\n".join(lines), err=options.as_json)
+    answered = all(turn.outcome is not Outcome.FAILED for turn in measured.turns)
+    return answered and all(judgement.passed for judgement in judged)
 
 
 def parse_limits(budgets: Sequence[str]) -> dict[str, float]:
@@ -77,29 +92,3 @@ def parse_limits(budgets: Sequence[str]) -> dict[str, float]:
         if not 0 < limits[name] < float("inf"):
             raise InputError(f"--budget {budget}: is not of the form {name}=MILLISECONDS.")
     return limits
-
-
-def _print(
-    measured: Measured,
-    about: Mapping[str, object],
-    targets: Targets,
-    options: BenchOptions,
-    limits: Mapping[str, float],
-    old: comparison.OldReport | None,
-) -> bool:
-    whole = as_json(measured, about, targets)
-    if options.as_json:
-        click.echo(json.dumps(whole, ensure_ascii=False))
-    lines = report(measured, about, targets)
-    if old and options.compare:
-        lines += ["", *comparison.compare(old, options.compare, measured.turns, whole)]
-    judged = budgets(measured, limits)
-    if options.check:
-        judged += check(measured, targets)
-    if judged:
-        failed = sum(not judgement.passed for judgement in judged)
-        verdict = f"FAIL: {failed} of {len(judged)}" if failed else "PASS"
-        lines += ["", *map(str, judged), verdict]
-    click.echo("\n".join(lines), err=options.as_json)
-    answered = all(turn.outcome is not Outcome.FAILED for turn in measured.turns)
-    return answered and all(judgement.passed for judgement in judged)

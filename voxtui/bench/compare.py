@@ -34,10 +34,6 @@ class OldReport(msgspec.Struct, frozen=True):
     machine: dict[str, Any]
     turns: list[StoredTurn]
 
-    @property
-    def measured(self) -> list[Turn]:
-        return [stored.as_turn() for stored in self.turns]
-
 
 def load(path: Path) -> OldReport:
     try:
@@ -102,7 +98,8 @@ def compare(
     ):
         if before != after:
             lines.append(f"  Different {name}: it was {before}, it is {after}.")
-    compared = [(h, difference(old.measured, turns, h)) for h in MEASURED]
+    earlier = [turn.as_turn() for turn in old.turns]
+    compared = [(h, difference(earlier, turns, h)) for h in MEASURED]
     lines += [_line(headline, diff) for headline, diff in compared if diff]
     if not any(diff for _, diff in compared):
         lines.append("  The reports have no clip in common.")

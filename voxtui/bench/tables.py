@@ -82,7 +82,7 @@ def headlines_json(turns: Sequence[Turn], targets: Targets) -> dict[str, Any]:
 
 
 def _json(turns: Sequence[Turn], headline: Headline, targets: Targets) -> dict[str, Any]:
-    values = [value for turn in turns if (value := headline.of(turn)) is not None]
+    values = headline.values(turns)
     found, target = spread(values), headline.target(targets)
     about: dict[str, Any] = {"released": spread_json(found)}
     if headline.mark:

@@ -8,20 +8,22 @@ from voxtui.cli.options import (
     FAILED_TURN,
     FILE_PATH,
     CommonOptions,
-    FirstIsDefault,
-    brain_option,
     global_options,
     json_option,
     with_options,
 )
 
 
-@click.group(cls=FirstIsDefault)
-def bench() -> None:
-    """Measure turns."""
+class Bench(click.Command):
+    """Accepts `bench turns`, its name while there were other benchmarks, and names their place."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args[:1] in (["serve"], ["transcribe"]):
+            raise click.UsageError(f"In a clone of voxtui: python -m benchmarks.{args[0]}")
+        return super().parse_args(ctx, args[1:] if args[:1] == ["turns"] else args)
 
 
-@bench.command()
+@click.command(cls=Bench)
 @click.argument("files", nargs=-1, type=FILE_PATH)
 @click.option("--runs", type=click.IntRange(1, 1000), metavar="N",
               help="Turns per clip (default: 3; with --check 5).")  # fmt: skip
@@ -36,9 +38,9 @@ def bench() -> None:
               help="Exit with 1 if p95 of NAME, such as ttft, exceeds MS. Repeatable.")  # fmt: skip
 @click.option("--check", is_flag=True,
               help="Print PASS or FAIL for each target, on a short and a long clip.")  # fmt: skip
-@brain_option
+@click.option("--brain", metavar="NAME", help="Measure this brain instead of brain.name.")
 @global_options
-def turns(
+def bench(
     options: CommonOptions, files: tuple[Path, ...], runs: int | None, warm_up: int, play: bool,
     as_json: bool, compare: Path | None, budgets: tuple[str, ...], check: bool, brain: str | None,
 ) -> None:  # fmt: skip

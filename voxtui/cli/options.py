@@ -124,29 +124,12 @@ quiet_option = click.option(
     "-q", "--quiet", is_flag=True, help="Print no status on stderr, only errors."
 )
 
-brain_option = click.option(
-    "--brain", metavar="NAME", help="Measure this brain instead of brain.name."
-)
-
 
 class OrderedGroup(click.Group):
     """Lists its commands in the order of their definition."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
-
-
-class FirstIsDefault(OrderedGroup):
-    """Runs its first command unless the first argument names another one or asks for help."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        default, *_ = self.commands
-        if args[:1] in (["serve"], ["transcribe"]):  # of voxtui 0.1.0
-            raise click.UsageError(f"In a clone of voxtui: python -m benchmarks.{args[0]}")
-        named = args[:1] and args[0] in (*self.commands, *self.get_help_option_names(ctx))
-        if not named and not (ctx.resilient_parsing and not args):  # completion: of the commands
-            args = [default, *args]
-        return super().parse_args(ctx, args)
 
 
 def leave(code: int) -> NoReturn:

@@ -37,12 +37,11 @@ def list_tools(config: Config, as_json: bool) -> None:
     tools = [*build_tools(config.tools), *build_server_tools(config)[0]]
     tools = tools if config.tools.enabled else []
     for tool in tools:
-        line = tool.line or "adds a note, when you say: remember that"
         if as_json:
-            fields = {"name": tool.name, "line": line, "key": needs_key(tool)}
+            fields = {"name": tool.name, "line": tool.line, "key": needs_key(tool)}
             click.echo(json.dumps(fields, ensure_ascii=False))
         else:
-            click.echo(f"{tool.name:<28} {'key' if needs_key(tool) else '':<4} {line}")
+            click.echo(f"{tool.name:<28} {'key' if needs_key(tool) else '':<4} {tool.line}")
     if not config.tools.enabled:
         click.echo("Tools are off: tools.enabled.", err=True)
     for server, problem in _problems(config):

@@ -157,10 +157,9 @@ class Engine:
             begun = self._dialogue.local_time(typed.begun if typed.text else None)
         number = self._inbox.post(command, begun)
         if isinstance(command, commands.Silence | commands.Talk) and self._skills is not None:
-            snooze = isinstance(command, commands.Silence) and command.snooze
-            missed = isinstance(command, commands.Silence) and command.missed
+            order = command if isinstance(command, commands.Silence) else commands.Silence()
             with skill_errors_logged():
-                if self._skills.stop_ringing(snooze, missed) and not number:
+                if self._skills.stop_ringing(order.snooze, order.missed) and not number:
                     number = RINGING
         if isinstance(command, commands.Talk):
             self._components.devices.attend(True)

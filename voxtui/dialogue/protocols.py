@@ -204,10 +204,7 @@ class SoundSystem(Protocol):
 
 
 class SpeechDetector(Protocol):
-    """Voice activity detection, frame by frame.
-
-    May load at the first call. Raises ModelError if that fails.
-    """
+    """Voice activity detection. It may load at the first call, and then raise ModelError."""
 
     def reset(self) -> None:
         """Discard the state of earlier frames."""
@@ -385,10 +382,7 @@ class Skills(Protocol):
         ...
 
     def doubt(self, reply: str) -> str | None:
-        """Return a sentence if a brain's reply claims a deed that only a skill can do, else None.
-
-        Called on the engine's thread.
-        """
+        """Return a sentence if a reply claims a deed that only a skill can do, else None."""
         ...
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass
 
@@ -77,10 +78,7 @@ class Recording:
         return self._verdicts[: self.extent.frames]
 
     def cut(self, end: int) -> list[Frame]:
-        extent = Extent()
-        for speech in self._verdicts[:end]:
-            extent = extent.with_frame(speech)
-        self.extent = extent
+        self.extent = functools.reduce(Extent.with_frame, self._verdicts[:end], Extent())
         return self._frames[end:]
 
     def origin(self, extent: Extent) -> Origin | None:
@@ -111,11 +109,9 @@ class Recording:
 
 def _stretches(speech: list[bool]) -> list[tuple[float, float]]:
     runs: list[tuple[float, float]] = []
-    start: int | None = None
-    for i, voiced in enumerate([*speech, False]):
-        if voiced and start is None:
-            start = i
-        elif not voiced and start is not None:
-            runs.append((start * FRAME_SECONDS, i * FRAME_SECONDS))
-            start = None
+    end = 0
+    for voiced, verdicts in itertools.groupby(speech):
+        start, end = end, end + len(list(verdicts))
+        if voiced:
+            runs.append((start * FRAME_SECONDS, end * FRAME_SECONDS))
     return runs

@@ -65,6 +65,8 @@ class Tool:
     """whether the user allows that its results are sent to another machine"""
     unheard: bool = False
     """whether it is only for a brain that answers before it knows the words; others have rules"""
+    heard: bool = False
+    """whether only a brain that knows the words may call it, because a trigger must match"""
     rule: Callable[[str], str | None] | None = None
     """the rule that returns the arguments (JSON) of a call that the words clearly request, else
     None; takes well under a millisecond"""

@@ -96,6 +96,7 @@ class Packages:
                     beat()
             except BaseException:
                 process.terminate()
+                process.wait()  # Popen waits only 0.25 s after Ctrl-C
                 raise
         if process.returncode != 0:
             raise _install_error(part, process.returncode, log.read_text(errors="replace"))

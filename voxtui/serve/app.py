@@ -19,11 +19,11 @@ from voxtui.serve.metrics import Metrics
 from voxtui.serve.openai_types import HttpError, failed
 from voxtui.serve.page import page_routes
 from voxtui.serve.realtime.calls import CALLS_PATH, Calls
-from voxtui.serve.realtime.client_secrets import ClientSecrets
+from voxtui.serve.realtime.client_secrets import MOST_BYTES, new_secret
 from voxtui.serve.realtime.connection import Sessions
 from voxtui.serve.realtime.session_settings import Settings, default_settings
 from voxtui.serve.realtime.websocket import Realtime
-from voxtui.serve.upload import Disconnected
+from voxtui.serve.upload import Disconnected, small_body
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -94,6 +94,10 @@ def build_app(
     async def show_openapi(request: Request) -> Response:
         return json(openapi(__version__))
 
+    async def create_secret(request: Request) -> Response:
+        body = await small_body(request.receive, MOST_BYTES)
+        return json(new_secret(body, client_keys, default, config.vad))
+
     async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         what = {404: "There is no such path.", 405: "This path does not support the method."}
@@ -131,11 +135,7 @@ def build_app(
             WebSocketRoute(REALTIME_PATH, Realtime(sessions)),
             Route(CALLS_PATH, calls.begin, methods=["POST"]),
             Route(f"{CALLS_PATH}/{{call_id}}/hangup", calls.hang_up, methods=["POST"]),
-            Route(
-                "/v1/realtime/client_secrets",
-                ClientSecrets(client_keys, default, config.vad).create,
-                methods=["POST"],
-            ),
+            Route("/v1/realtime/client_secrets", create_secret, methods=["POST"]),
         ],
         exception_handlers={
             HTTPException: http_error,

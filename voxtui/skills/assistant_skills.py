@@ -16,6 +16,7 @@ from voxtui.dialogue.events import CountdownsChanged, Event, Notice, Rang, Remin
 from voxtui.dialogue.protocols import SkillAnswer, SkillRequest
 from voxtui.dialogue.skill_errors import log_failure
 from voxtui.dialogue.tool_interface import Tool, ToolResult, offered, rule_call
+from voxtui.dialogue.turn.run_tool import DONE_ALREADY
 from voxtui.errors import InputError
 from voxtui.skills import timer_alarm
 from voxtui.skills.local_time import utc
@@ -38,7 +39,6 @@ _SPOKEN = (
 )
 """The rules as tools: name, line, and whether they change something."""
 
-_QUIET_AGAIN = "That is done already. Say it again if you want it twice."
 _RINGS_IF_OPEN = "It rings while voxtui is open."
 
 
@@ -157,7 +157,7 @@ class AssistantSkills:
                 self._retry = retry
                 return sentence
             case change if request.again and acts(change):
-                return _QUIET_AGAIN
+                return DONE_ALREADY
             case change:
                 try:
                     said = carry_out(change, self._store, now)

@@ -19,6 +19,8 @@ from voxtui.skills.rules.spoken import say_moment, say_span, spoken_list
 from voxtui.skills.timer_alarm import timer_name
 from voxtui.skills.timer_store import MOST_ENTRIES, Entries, Reminder, Timer, TimerStore
 
+_DONE = {Do.CANCEL: "cancelled", Do.PAUSE: "paused", Do.RESUME: "running again"}
+
 
 class _Refused(Exception):
     """The request was not carried out. The message is the reason."""
@@ -95,16 +97,11 @@ def _change_timers(request: TimerRequest, entries: Entries, now: datetime) -> tu
     after = Entries(tuple(filter(None, (changed.get(id(entry), entry) for entry in entries.all))))
     names = spoken_list([timer_name(timer) for timer in found])
     verb = "are" if len(found) > 1 else "is"
-    match request.do:
-        case Do.CANCEL:
-            done = f"{verb} cancelled"
-        case Do.PAUSE:
-            done = f"{verb} paused"
-        case Do.RESUME:
-            done = f"{verb} running again"
-        case _:
-            left = next(filter(None, changed.values())).remaining(now)
-            done = f"now has {say_span(left)} left"
+    if request.do in _DONE:
+        done = f"{verb} {_DONE[request.do]}"
+    else:
+        left = next(filter(None, changed.values())).remaining(now)
+        done = f"now has {say_span(left)} left"
     return after, f"{names[0].upper()}{names[1:]} {done}."
 
 

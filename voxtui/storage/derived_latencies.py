@@ -48,6 +48,9 @@ class Headline:
     def of(self, turn: Turn) -> float | None:
         return getattr(turn, self.attribute)
 
+    def values(self, turns: Iterable[Turn]) -> list[float]:
+        return [value for turn in turns if (value := self.of(turn)) is not None]
+
     def target(self, targets: Targets) -> float | None:
         return getattr(targets, self.attribute, None)
 
@@ -108,30 +111,6 @@ def spread(values: Iterable[float | None]) -> Spread | None:
     return Spread(len(known), p50, p95, p99, known[0], known[-1])
 
 
-class Window:
-    """The last WINDOW turns that reached a first token."""
-
-    def __init__(self, size: int | None = WINDOW) -> None:
-        self._turns: deque[Turn] = deque(maxlen=size)
-
-    def add(self, turn: Turn) -> None:
-        if turn.ttft_ms is not None:
-            self._turns.append(turn)
-
-    def __len__(self) -> int:
-        return len(self._turns)
-
-    @property
-    def turns(self) -> Sequence[Turn]:
-        return tuple(self._turns)
-
-    def values(self, headline: Headline) -> list[float]:
-        return [value for turn in self._turns if (value := headline.of(turn)) is not None]
-
-    def percentile(self, headline: Headline, percent: float) -> float | None:
-        return percentile(self.values(headline), percent)
-
-
 class SessionTimes:
     """The turns since the start. The first one after models were loaded counts as cold.
 
@@ -140,9 +119,9 @@ class SessionTimes:
     """
 
     def __init__(self) -> None:
-        self.all = Window(None)
-        self.warm = Window()
-        self.cold = Window()
+        self.all: list[Turn] = []
+        self.warm = deque[Turn](maxlen=WINDOW)
+        self.cold = deque[Turn](maxlen=WINDOW)
         self._models_are_new = True
         self._path = ""
 
@@ -154,9 +133,9 @@ class SessionTimes:
             return
         if turn.path != self._path:  # a faster path answers from now on
             self._path = turn.path
-            self.warm = Window()
-        self.all.add(turn)
-        (self.cold if self._models_are_new else self.warm).add(turn)
+            self.warm.clear()
+        self.all.append(turn)
+        (self.cold if self._models_are_new else self.warm).append(turn)
         self._models_are_new = False
 
 

@@ -96,16 +96,18 @@ class Notes:
     def tools(self) -> tuple[Tool, ...]:
         about = '{"type": "object", "properties": {"about": {"type": "string"}}}'
         text = (
-            '{"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}'
+            '{"type": "object", "properties": {"text": {"type": "string", "format": "spoken"}},'
+            ' "required": ["text"]}'
         )
         return (
-            # Only a rule writes: a model would also note what nobody told it to.
-            Tool("remember", "", self.add, text, rule=note_in),
+            tool("remember", self.add, note_in, schema=text, heard=True),
             tool("notes", self.find, query_in, schema=about),
         )
 
     def add(self, arguments: str, cancelled: Flag) -> ToolResult:
-        note = one_line(msgspec.json.decode(arguments, type=Note).text)[:LONGEST_NOTE]
+        note = one_line(msgspec.json.decode(arguments, type=Note).text)[:LONGEST_NOTE].rstrip(
+            " ,;:"
+        )
         note = re.sub(r"^[a-z]", lambda letter: letter[0].upper(), note)
         if self.lines()[-1:] == [note]:
             return ToolResult("", "That is in your notes already.")

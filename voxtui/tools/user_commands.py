@@ -25,7 +25,7 @@ DONE = ToolResult("", "Done.")
 
 _ORDER = (
     rf"^(?!\W*{pattern('report')})(?!\W*{pattern('filler')}(?:was|were|did|does|has|had|have|who|why"
-    r"|how|what|when|where|which|should|shall|is|are|am|don't|do|never|if)\b)"
+    r"|how|what|when|where|which|should|shall|is|are|am|don't|do (?:i|you|we|they)|never|if)\b)"
 )
 """Matches at the beginning of words that are no report, question or negation."""
 

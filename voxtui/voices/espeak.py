@@ -36,7 +36,7 @@ SIGNS = {
 
 _QUOTES = str.maketrans("«»[]", "“”  ")
 
-_PUNCTUATION = re.compile(r"(?:\s*[;:,.!?¡¿—…\"“”()](?=\s|$|[;:,.!?—…\"“”()])|[¡¿\"“(])+\s*")
+_PUNCTUATION = re.compile(r"((?:\s*[;:,.!?¡¿—…\"“”()](?=\s|$|[;:,.!?—…\"“”()])|[¡¿\"“(])+\s*)")
 """Matches punctuation that Kokoro knows at the edge of a word, unlike the comma in 3,14."""
 
 _OTHER_LANGUAGE = re.compile(r"\([a-z^-]+\)")
@@ -111,17 +111,9 @@ class Espeak:
 
 def _split(text: str) -> tuple[list[str], list[str]]:
     """Return the pieces of `text` (empty without a letter), and the punctuation around them."""
-    text = " ".join(text.translate(_QUOTES).split())
-    words, signs, at = list[str](), list[str](), 0
-    sign = ""
-    for found in _PUNCTUATION.finditer(text):
-        piece = text[at : found.start()]
-        words.append(piece if any(map(str.isalnum, piece)) else "")
-        signs.append(sign)
-        sign, at = found[0], found.end()
-    piece = text[at:]
-    words.append(piece if any(map(str.isalnum, piece)) else "")
-    return words, [*signs, sign, ""]
+    parts = _PUNCTUATION.split(" ".join(text.translate(_QUOTES).split()))
+    words = [piece if any(map(str.isalnum, piece)) else "" for piece in parts[::2]]
+    return words, ["", *parts[1::2], ""]
 
 
 def join(words: list[str], signs: list[str], spoken: str) -> str:

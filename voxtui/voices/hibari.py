@@ -126,10 +126,7 @@ class HibariVoice:
 
 
 def after_pause(both: Samples, before: Samples, alone: Samples, rate: int) -> Samples:
-    """Return the clause of `both` that follows `before` and a pause.
-
-    Returns `alone`, the same clause spoken alone, if the pause is not clear.
-    """
+    """Return the part of `both` after `before` and a clear pause; else `alone`, its own sound."""
     import numpy as np
 
     heard, first, second = audible(both), audible(before), audible(alone)

@@ -96,11 +96,10 @@ class KokoroVoice:
                 for clause in WARM_UP[:1] if self._files.is_small else WARM_UP:
                     for _ in self.speak(clause):
                         pass
-            except ModelError:
+            except (ModelError, ImportError, OSError, RuntimeError) as error:
                 self.close()
-                raise
-            except (ImportError, OSError, RuntimeError) as error:
-                self.close()
+                if isinstance(error, ModelError):
+                    raise
                 hint = "`voxtui doctor` says how much memory a GPU has left."
                 raise ModelError(f"Kokoro did not load: {first_line(error)}.", hint) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.brains.embedded.scripted import ScriptedChat, ScriptedRecogniser
 from voxtui.brains.embedded.chat_process import ChatRequest, Llama
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.tool_prompt import (
+    BIAS,
     CALL_TOKENS,
     grammar,
     result_line,
@@ -150,6 +152,38 @@ def test_a_grammar_binds_the_arguments_to_their_schema():
     assert 'root ::= "no" | t0' in text
 
 
+NOTE = Tool(
+    "note",
+    "writes a note",
+    nothing,
+    '{"properties": {"text": {"type": "string", "format": "spoken"}}, "required": ["text"]}',
+    triggers=(r"\bnote\b",),
+)
+
+
+def test_a_note_holds_whole_clauses_of_the_words_only():
+    text = grammar((NOTE,), True, 'The "bins" go out, note that. Please.').splitlines()
+    assert r'span ::= "\"" (w0 | w4 | w5 | w6) "\""' in text
+    assert 'w1 ::= "bins" " " w2' in text
+    assert 'w3 ::= "out," ( " " w4)?' in text
+    assert text[-1] == 'w6 ::= "Please."'
+
+
+@pytest.mark.parametrize(
+    ("tools", "bias"),
+    [
+        ((DISK,), ("no", BIAS)),
+        ((DISK, replace(DISK, name="eject", acts=True)), None),
+        ((replace(DISK, triggers=()),), None),
+    ],
+    ids=["reads", "acts", "of a client"],
+)
+def test_no_is_less_likely_only_for_a_tool_that_reads_and_was_named(tools, bias):
+    choice = tool_choice((), "The disk, please.", ReplyOptions(tools=tools))
+    assert choice is not None
+    assert (choice.bias, choice.request(PRESETS["balanced"]).bias) == (bias, bias)
+
+
 SCHEMAS = [
     {"type": "object", "properties": {}},
     {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "number"}}},
@@ -226,5 +260,15 @@ def test_a_real_model_keeps_to_the_grammar():
             request = ChatRequest(choice.prompt, PRESETS["balanced"], 96, grammar=choice.grammar)
             assert llama.run(request, lambda done, total: False, texts.append)
             assert choice.call("".join(texts)) is not None or len(texts) > 80, texts
+        words = "A note: the bins go out on Monday."
+        choice = tool_choice((), words, ReplyOptions(tools=(NOTE,)))
+        assert choice is not None
+        for bias, calls in ((-100.0, True), (100.0, False)):
+            texts.clear()
+            request = replace(choice.request(PRESETS["balanced"]), bias=("no", bias))
+            llama.run(request, lambda done, total: False, texts.append)
+            call = choice.call("".join(texts))
+            assert (call is not None) is calls
+            assert call is None or json.loads(call.arguments)["text"] in words
     finally:
         llama.close()

@@ -21,7 +21,7 @@ from tests.fakes import Flag
 from voxtui.brains.voxtral import brain as brain_module
 from voxtui.brains.voxtral import fast_path
 from voxtui.brains.voxtral.brain import VoxtralBrain
-from voxtui.brains.voxtral.cuda_errors import Marker
+from voxtui.brains.voxtral.cuda_errors import marker, write_marker
 from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.generate import ReplyGenerator
 from voxtui.dialogue.timestamps import Timestamps
@@ -66,7 +66,7 @@ def answers_plainly(directory: Path, reason: str) -> None:
         assert not loop.graphs.replays and not loop.embedder.graphs.replays
         assert brain.generator.queue_ahead is False
         assert answered(brain, (), utterance(1.0))
-    assert not Marker().stands
+    assert not marker().exists()
 
 
 def test_a_fast_path_with_the_same_tokens_answers(tiny_voxtral: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_fast_path_with_the_same_tokens_answers(tiny_voxtral: Path) -> None:
         assert timestamps.path == "fast path"
         assert brain.fast_path
         assert (brain.fast_path.plain_ms, brain.fast_path.fast_ms) == (1000.0, 500.0)
-    assert not Marker().stands
+    assert not marker().exists()
     with warm(tiny_voxtral, fast=False) as (brain, said):
         assert (said, brain.path) == ([], "")
         assert ids(answered(brain, (), utterance(1.0))) == fast
@@ -188,14 +188,14 @@ def test_too_little_free_memory_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_after_an_attempt_that_took_the_process_with_it_the_start_is_plain(
     tiny_voxtral: Path,
 ) -> None:
-    Marker().write()
+    write_marker()
     with warm(tiny_voxtral) as (brain, said):
         assert said == [
             f"{PLAIN}The last attempt at it did not end. To try it again: voxtui doctor gpu"
         ]
         assert not brain.path
-    assert Marker().stands  # until someone asks for another attempt
-    Marker().remove()
+    assert marker().exists()  # until someone asks for another attempt
+    marker().unlink()
     with warm(tiny_voxtral) as (brain, said):
         assert brain.path and not said
 
@@ -230,7 +230,7 @@ def test_an_error_that_stays_in_the_device_asks_for_a_restart(
         pytest.raises(RestartNeeded, match="unusable: CUDA error: an illegal memory access"),
     ):
         brain.warm_up(lambda step, fraction: None)
-    assert Marker().stands
+    assert marker().exists()
 
 
 def lose_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +268,7 @@ def test_an_attempt_that_hangs_asks_for_a_restart_and_can_be_closed(
             pytest.raises(RestartNeeded, match="fast path hung"),
         ):
             brain.warm_up(lambda step, fraction: None)
-        assert Marker().stands
+        assert marker().exists()
     finally:
         over.set()
 
@@ -285,7 +285,7 @@ def test_a_user_who_leaves_during_the_attempt_ends_it_and_no_marker_stays(
         pytest.raises(InterruptedError),
     ):
         brain.warm_up(leave)
-    assert not Marker().stands
+    assert not marker().exists()
 
 
 # In use.

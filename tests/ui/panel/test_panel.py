@@ -376,6 +376,14 @@ async def test_the_bars_are_as_long_as_their_stages_even_if_they_are_short(speed
             assert abs(bars(s)[name] - part / speed / BAR_SECONDS * BAR_CELLS * 8) <= 1
 
 
+async def test_a_new_conversation_shows_no_times_of_the_one_before():
+    async with any_screen((80, 24)) as s:
+        await answered(s)
+        assert "first sound" in s.text
+        await s.press("ctrl+n")
+        assert "first sound" not in s.text
+
+
 async def test_no_stage_is_too_short_to_be_seen():
     marks = {"released": 0.0, "captured": 0.011, "first_token": 0.022, "first_sound": 0.033}
     async with any_screen((80, 24)) as s:

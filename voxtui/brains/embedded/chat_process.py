@@ -82,6 +82,8 @@ class ChatRequest:
     """the JSON schema of the reply, instead of the grammar; empty for none"""
     grammar: str | None = None
     """the grammar of this reply; None for that of Setup"""
+    bias: tuple[str, float] | None = None
+    """a token, and what is added to its logit"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec import structs
 
 from voxtui.brains.embedded.chat_process import ChatRequest
-from voxtui.brains.embedded.tool_prompt import CALL_TOKENS, ToolChoice
+from voxtui.brains.embedded.tool_prompt import ToolChoice
 from voxtui.brains.reply_form import FREE, ReplyForm
 from voxtui.brains.speculation import Speculation
 from voxtui.dialogue.data import ToolCall
@@ -160,8 +160,7 @@ class ChatReply(Speculation[str]):
             texts.append(text)
             return not wanted()
 
-        sampling = structs.replace(self._request.sampling, temperature=0.0)
-        request = ChatRequest(choice.prompt, sampling, CALL_TOKENS, grammar=choice.grammar)
+        request = choice.request(self._request.sampling)
         self._works.append(work := Work(choice.prompt, time.monotonic()))
         try:
             ended = self._chat.run(request, on_prefilled, on_token)

@@ -308,6 +308,7 @@ def answer(
             "repeat_penalty": request.sampling.repetition_penalty,
             "ignore_eos": request.ignore_end,
             "grammar": _grammar_of(request.json_schema) if request.json_schema else grammar,
+            "logit_bias": [request.bias] if request.bias else [],
             "stop": [] if request.ignore_end else [END_OF_TURN, "<|im_start|>"],
         },
         take,

@@ -10,12 +10,16 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, cast
 
-from voxtui.brains.embedded.chat_process import ASK, chatml
+from msgspec import structs
+
+from voxtui.brains.embedded.chat_process import ASK, ChatRequest, chatml
 from voxtui.dialogue.data import FinishedCall, ToolCall
 from voxtui.dialogue.protocols import Past, ReplyOptions
 from voxtui.dialogue.tool_interface import Tool, offered
+from voxtui.settings.schema import Sampling
 
 CALL_TOKENS = 96
 
@@ -34,6 +38,20 @@ DEPTH = 5
 MOST_VALUES = 100
 """Maximum values of a tool's arguments in the grammar; further ones may be anything."""
 
+MOST_WORDS = 100
+"""Maximum words of the user that a text may be chosen from."""
+
+SPAN = "spoken"
+"""The format, in a schema, of a text that holds only words of the user."""
+
+CLAUSE_ENDS = (".", ",", ":", ";", "!", "?")
+
+ANNOUNCING = frozenset(("that", "remember", "note", "notes", "down", "forget", "saying", "about"))
+"""Words after which the text of a note may begin."""
+
+BIAS = -1.5
+"""The logit bias of `no`, which the model prefers too often, for tools that only read."""
+
 LOOKING = "Let me look."
 """The reply before a result that is not worded yet."""
 
@@ -51,6 +69,21 @@ NO_TOOL = (
     "Was it still off yesterday?",
     "Should I do it before I go to bed?",
     "Why is grass green?",
+    # Each names what a tool is about.
+    "I turned the lights off myself.",
+    "How do people remember long lists?",
+    "What does RAM stand for?",
+    "My sister's laptop has no space left, poor thing.",
+    "I wrote a note last night and now it's lost.",
+    "Never mind the calendar, I'll look myself.",
+    "She told me to start the backup, but I was asleep.",
+    "What should I do on Saturday?",
+    "My memory is like a sieve these days.",
+    "Everybody copied the answer from Tom.",
+    "Which notes are in a C major chord?",
+    "Do you remember your first birthday?",
+    "They charged me far too much.",
+    "Is it normal to run out of space in a small flat?",
 )
 """Requests for no tool, as examples between those of the tools."""
 
@@ -66,6 +99,11 @@ class ToolChoice:
     prompt: str
     grammar: str
     tools: tuple[Tool, ...]
+    bias: tuple[str, float] | None = None
+
+    def request(self, sampling: Sampling) -> ChatRequest:
+        sampling = structs.replace(sampling, temperature=0.0)
+        return ChatRequest(self.prompt, sampling, CALL_TOKENS, grammar=self.grammar, bias=self.bias)
 
     def call(self, reply: str) -> ToolCall | None:
         """Return the call in `reply`; None for `no` and for an incomplete call."""
@@ -90,7 +128,10 @@ def tool_choice(past: Past, words: str, options: ReplyOptions) -> ToolChoice | N
     if any(not tool.triggers for tool in tools):
         exchanges = [(turn.user_text, _reply_of(turn.calls)) for turn in past[-READ_TURNS:]]
     prompt = f"{_front(options.tools, exchanges, words)}{ASK}"
-    return ToolChoice(prompt, grammar(tools, options.tool_choice == "auto"), tools)
+    rules = grammar(tools, options.tool_choice == "auto", words)
+    reads = all(tool.triggers and not tool.acts and not tool.heard for tool in tools)
+    bias = ("no", BIAS) if reads else None
+    return ToolChoice(prompt, rules, tools, bias)
 
 
 def tool_prefix(tools: Sequence[Tool]) -> str:
@@ -163,7 +204,8 @@ _BASICS = {
 }
 
 
-def grammar(tools: Sequence[Tool], may_decline: bool) -> str:
+def grammar(tools: Sequence[Tool], may_decline: bool, words: str = "") -> str:
+    """Return the grammar of the calls that the user's `words` may request, and of `no`."""
     rules: dict[str, str] = {}
     for number, tool in enumerate(tools):
         schema: Mapping[str, Any] = json.loads(tool.schema)
@@ -171,7 +213,25 @@ def grammar(tools: Sequence[Tool], may_decline: bool) -> str:
         rules[f"t{number}"] = f"{_literal(f'!{tool.name} ')} {arguments}"
     calls = " | ".join(f"t{number}" for number in range(len(tools)))
     rules["root"] = f'"no" | {calls}' if may_decline else calls
-    return "\n".join(f"{name} ::= {rule}" for name, rule in (rules | _BASICS).items())
+    spans = _span(words) if any(f'"{SPAN}"' in tool.schema for tool in tools) else {}
+    return "\n".join(f"{name} ::= {rule}" for name, rule in (rules | _BASICS | spans).items())
+
+
+def _span(words: str) -> dict[str, str]:
+    """Return the rules of a string that is a run of clauses of `words`, so that nothing is made up.
+
+    It begins with a clause, or after a word that announces one, and ends with a clause.
+    """
+    spoken = re.sub(r'["\\\x00-\x1f]', " ", words).split()[:MOST_WORDS] or [""]
+    begins = ["w0"]
+    rules: dict[str, str] = {}
+    for place, (word, following) in enumerate(pairwise([*spoken, ""])):
+        ends = word.endswith(CLAUSE_ENDS)
+        if following and (ends or word.lower() in ANNOUNCING):
+            begins.append(f"w{place + 1}")
+        rest = f' " " w{place + 1}' if following else ""
+        rules[f"w{place}"] = _literal(word) + (f" ({rest})?" if ends and rest else rest)
+    return {"span": rf'"\"" ({" | ".join(begins)}) "\""', **rules}
 
 
 def _literal(text: str) -> str:
@@ -233,6 +293,8 @@ class _Arguments:
         if kind == "array":
             item = f"({self._value(about.get('items', {}), depth + 1)})"
             return f'"[" ({item} (", " {item})*)? "]"'
+        if about.get("format") == SPAN:
+            return "span"
         return (
             kind
             if isinstance(kind, str) and kind in _BASICS

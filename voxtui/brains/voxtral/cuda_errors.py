@@ -82,23 +82,16 @@ def too_little_memory(device: str, memory: float) -> ModelError:
     )
 
 
-class Marker:
-    """The file that exists while the fast path is tried. A crash leaves it behind."""
+def marker() -> Path:
+    """Return the path of the file that exists while the fast path is tried, and after a crash."""
+    return user_folders().user_cache_path / "voxtral-fast-path-attempt"
 
-    def __init__(self) -> None:
-        self.path = user_folders().user_cache_path / "voxtral-fast-path-attempt"
 
-    @property
-    def stands(self) -> bool:
-        return self.path.exists()
-
-    def write(self) -> None:
-        """Create the file. Raises ModelError if that fails, as crashes would repeat without it."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.touch()
-        except OSError as error:
-            raise ModelError(f"{self.path} cannot be written: {error.strerror}.") from error
-
-    def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
+def write_marker() -> None:
+    """Create the marker. Raises ModelError if that fails, as crashes would repeat without it."""
+    path = marker()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        raise ModelError(f"{path} cannot be written: {error.strerror}.") from error

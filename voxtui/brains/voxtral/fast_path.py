@@ -25,7 +25,7 @@ import torch
 
 from voxtui.brains.voxtral import graphs
 from voxtui.brains.voxtral.audio_encoder import AudioEmbedder
-from voxtui.brains.voxtral.cuda_errors import TRY_AGAIN, Marker, is_full
+from voxtui.brains.voxtral.cuda_errors import TRY_AGAIN, is_full, marker, write_marker
 from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.generate import NotNumbers, ReplyGenerator
 from voxtui.brains.voxtral.model_thread import ModelThread, ModelWork
@@ -82,8 +82,7 @@ def choose(
     Raises ModelError with the reason if the plain path must answer. Raises RestartNeeded if the
     attempt hangs or leaves the device unusable; the marker then stays.
     """
-    marker = Marker()
-    if marker.stands:
+    if marker().exists():
         raise ModelError("The last attempt at it did not end.", TRY_AGAIN)
     progress_at = time.monotonic()
     found: FastPath | None = None
@@ -91,7 +90,7 @@ def choose(
 
     def work() -> Generator[None, None, None]:
         nonlocal found, lost, progress_at
-        marker.write()
+        write_marker()
         try:
             with closing(attempt(plain, sampling, prompts)) as steps:
                 while True:
@@ -103,7 +102,7 @@ def choose(
         finally:
             lost = device_error(plain)
             if lost is None:
-                marker.remove()
+                marker().unlink(missing_ok=True)
 
     request = thread.request(ModelWork(work, stopping))
     while not request.wait(POLL_SECONDS):

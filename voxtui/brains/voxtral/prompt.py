@@ -197,7 +197,7 @@ def offered(options: ReplyOptions) -> tuple[Tool, ...]:
     return tuple(
         tool
         for tool in options.tools
-        if tool.line and options.tool_choice in ("auto", "required", tool.name)
+        if tool.line and not tool.heard and options.tool_choice in ("auto", "required", tool.name)
     )
 
 

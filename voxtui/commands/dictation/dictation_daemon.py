@@ -92,31 +92,29 @@ def give_order(order: Order, config: Config, command: Sequence[str]) -> tuple[St
         return answer.state, Dictated(answer.text, answer.problem)
 
 
-class Listening:
-    """One utterance that the daemon records. The microphone is open."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-
-    def words(self, cancelled: StopFlag) -> Dictated:
-        """Return the words once the utterance has ended; none if `cancelled`. Raises InputError."""
-        while not select.select([self._connection], [], [], POLL_SECONDS)[0]:
-            if cancelled.is_set():
-                return Dictated("", "")
-        answer = _read(self._connection)
-        if answer is None:
-            raise InputError("The dictation process ended.", "`voxtui doctor` says more.")
-        if answer.error:
-            raise InputError(answer.error)
-        return Dictated(answer.text, answer.problem)
-
-
 @contextmanager
-def listening(config: Config, seconds: float, command: Sequence[str]) -> Generator[Listening]:
-    """Open the daemon's microphone inside the context, for one utterance of up to `seconds`."""
+def listening(
+    config: Config, seconds: float, command: Sequence[str]
+) -> Generator[Callable[[StopFlag], Dictated]]:
+    """Open the daemon's microphone inside the context, for one utterance of up to `seconds`.
+
+    Yields a function that waits for the end of the utterance, or for its argument to be set.
+    """
     message = Message("listen", fingerprint(config), seconds)
     with _connected(message, command, starts=True) as (connection, _):
-        yield Listening(connection)
+        yield partial(_words, connection)
+
+
+def _words(connection: socket.socket, cancelled: StopFlag) -> Dictated:
+    while not select.select([connection], [], [], POLL_SECONDS)[0]:
+        if cancelled.is_set():
+            return Dictated("", "")
+    answer = _read(connection)
+    if answer is None:
+        raise InputError("The dictation process ended.", "`voxtui doctor` says more.")
+    if answer.error:
+        raise InputError(answer.error)
+    return Dictated(answer.text, answer.problem)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ import click
 from voxtui.audio.portaudio import Probe, find, probe
 from voxtui.brains.embedded import whisper
 from voxtui.brains.remote.remote_brain import RemoteBrain
-from voxtui.brains.voxtral.cuda_errors import TRY_AGAIN, Marker
+from voxtui.brains.voxtral.cuda_errors import TRY_AGAIN, marker
 from voxtui.commands.devices_command import HELD, configured_devices, hear
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.dialogue.listening.level import SHOWS_LEVEL, SILENT, diagnose_level
@@ -373,7 +373,7 @@ def _fast_path(config: Config) -> Iterator[Finding]:
         return
     if not config.brain.voxtral.fast:
         yield Finding("ok", "fast path of Voxtral: off (brain.voxtral.fast = false)")
-    elif Marker().stands:
+    elif marker().exists():
         what = "fast path of Voxtral: left out, because the last attempt at it did not end"
         yield Finding("note", what, TRY_AGAIN)
     else:

@@ -7,7 +7,7 @@ from contextlib import closing
 import click
 
 from voxtui.brains.voxtral.brain import VoxtralBrain
-from voxtui.brains.voxtral.cuda_errors import Marker
+from voxtui.brains.voxtral.cuda_errors import marker
 from voxtui.errors import ModelError, RestartNeeded
 from voxtui.models.cuda import check_voxtral
 from voxtui.models.installed import voxtral_directory
@@ -19,7 +19,7 @@ def run(config: Config) -> bool:
     """Load Voxtral and try the fast path, whatever the last result. Return True if it works."""
     check_voxtral()
     directory = voxtral_directory(config.brain.voxtral.model)
-    Marker().remove()
+    marker().unlink(missing_ok=True)
     config = with_value(config, "brain.voxtral.fast", True)
     with closing(VoxtralBrain(config, directory, click.echo)) as brain:
         try:

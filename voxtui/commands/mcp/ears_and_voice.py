@@ -81,11 +81,11 @@ class EarsAndVoice:
 
     def _listen(self, seconds: float, speaker: Speaker, stopped: StopFlag) -> str:
         seconds = min(max(seconds, 1.0), LONGEST_SECONDS)
-        with listening(self._config, seconds, self._resident) as utterance:
+        with listening(self._config, seconds, self._resident) as words:
             # After the microphone has opened, so that an answer to the cue loses no sound.
             speaker.play(cue(), Timestamps(), stopped)
             speaker.finish(Timestamps(), stopped)
-            dictated = utterance.words(stopped)
+            dictated = words(stopped)
         if not dictated.text:
             raise InputError(f"Nothing was heard. {dictated.problem}".strip())
         return dictated.text

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.protocols import PastTurn
@@ -68,10 +70,6 @@ def fit(attachment: Attachment, most_tokens: int) -> tuple[Attachment | None, st
 def _beginning(text: str, most_tokens: int) -> str:
     if estimated_tokens(text) <= most_tokens:
         return text
-    tokens, end = 0, 0
-    for line in text.splitlines(keepends=True):
-        tokens += estimated_tokens(line)
-        if tokens > most_tokens:
-            break
-        end += len(line)
-    return text[:end] or text[: max(0, most_tokens)]
+    lines = text.splitlines(keepends=True)
+    fitting = bisect_right([*accumulate(map(estimated_tokens, lines))], most_tokens)
+    return "".join(lines[:fitting]) or text[: max(0, most_tokens)]

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from voxtui.dialogue.data import FinishedCall, Token
 from voxtui.dialogue.live_config import LiveConfig
@@ -145,12 +147,8 @@ def _divided(
 
 
 def _tokens_within(tokens: Sequence[Token], length: int) -> tuple[Token, ...]:
-    total = 0
-    for count, token in enumerate(tokens):
-        total += len(token.text)
-        if total > length:
-            return tuple(tokens[:count])
-    return tuple(tokens)
+    ends = [*accumulate(len(token.text) for token in tokens)]
+    return tuple(tokens[: bisect_right(ends, length)])
 
 
 def _as_text(turn: PastTurn) -> PastTurn:

@@ -32,10 +32,7 @@ def decibels(peak: float) -> str:
 
 
 def diagnose_level(name: str, peak: float) -> str | None:
-    """Return why `peak`, the loudest sample from `name`, is too low; None if it is not.
-
-    Only a muted or forbidden microphone delivers exact zeros; a quiet room never does.
-    """
+    """Return why `peak`, the loudest sample from `name`, is too low; None if it is not."""
     if peak >= FAINT:
         return None
     if MONITOR in name.lower():
@@ -43,7 +40,7 @@ def diagnose_level(name: str, peak: float) -> str | None:
             f"{name!r} is not a microphone: it records what a speaker plays. "
             "`voxtui devices` lists the others."
         )
-    if peak < SILENT:
+    if peak < SILENT:  # a quiet room never delivers exact zeros
         return (
             f"Only digital silence comes from {name!r}: it is muted, or {NO_PERMISSION}."
             f"{SHOWS_LEVEL}"

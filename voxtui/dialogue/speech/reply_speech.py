@@ -133,10 +133,7 @@ class VoiceWorker:
             job.abandoned = True
 
     def close(self, seconds: float | None = None) -> None:
-        """Close the voice once it returns; wait for at most `seconds` (None: its timeout).
-
-        Does not wait for a stuck voice. May be called twice.
-        """
+        """Close the voice after its call. Wait `seconds` (None: its timeout) unless it is stuck."""
         thread, self._thread = self._thread, None
         if thread is None:
             self._close_voice()

@@ -37,10 +37,8 @@ class IdleTranscript:
         return None if self._steps is None else max(0.0, self._due_at - time.monotonic())
 
     def begin(self, turn: LiveTurn) -> None:
-        """Transcribe the utterance of an answered turn, if its words are needed and unknown.
-
-        A committed utterance is transcribed even if its answer was cut off at once.
-        """
+        """Transcribe the utterance of an answered turn, if its words are needed and unknown."""
+        # A committed utterance has words even if its answer was cut off at once.
         cut_off = turn.handle.committed and turn.cancelled
         needed = (
             cut_off or self._dialogue.components.config.brain.idle_transcript

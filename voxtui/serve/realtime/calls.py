@@ -12,7 +12,7 @@ from anyio import to_thread
 from starlette.responses import Response
 
 from voxtui.serve.openai_types import SERVER, HttpError, decoded
-from voxtui.serve.realtime.connection import ENDPOINT, NORMAL
+from voxtui.serve.realtime.connection import ENDPOINT
 from voxtui.serve.realtime.protocol import new_id
 from voxtui.serve.upload import Disconnected, form, small_body
 
@@ -81,6 +81,7 @@ class Calls:
         async with AsyncExitStack() as stack:
             parts = await stack.enter_async_context(self._sessions.lend())
             call = make_call(addresses(self._host))
+            stack.push_async_callback(call.close)
             answer = await call.answer(offer)
             name = new_id("rtc")
             lent = stack.pop_all()
@@ -98,7 +99,6 @@ class Calls:
                 await self._sessions.run(call, parts, settings)
             finally:
                 del self._calls[name]
-                await call.close(NORMAL)
 
 
 def addresses(host: str) -> list[str] | None:

@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
-from starlette.responses import Response
 
 from voxtui.serve.openai_types import LIMIT, HttpError, decoded
 from voxtui.serve.realtime.protocol import new_id
-from voxtui.serve.upload import small_body
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from voxtui.serve.access import ClientKeys
     from voxtui.serve.realtime.session_settings import Settings
     from voxtui.settings.schema import VadConfig
@@ -36,28 +32,20 @@ class _Request(msgspec.Struct):
     session: dict[str, Any] = {}
 
 
-class ClientSecrets:
-    """An endpoint. `default` is the session of a client without settings; `vad` its detection."""
+def new_secret(
+    body: bytes, keys: ClientKeys[Settings], default: Settings, vad: VadConfig
+) -> dict[str, Any]:
+    """Make a key. Raises HttpError.
 
-    def __init__(self, keys: ClientKeys[Settings], default: Settings, vad: VadConfig) -> None:
-        self._vad = vad
-        self._keys = keys
-        self._default = default
-
-    async def create(self, request: Request) -> Response:
-        """Answer with a key. Raises HttpError and Disconnected."""
-        answer = self._make(await small_body(request.receive, MOST_BYTES))
-        return Response(msgspec.json.encode(answer), media_type="application/json")
-
-    def _make(self, body: bytes) -> dict[str, Any]:
-        """Make a key. Raises HttpError."""
-        request = decoded(body or b"{}", _Request)
-        settings = self._default.updated(request.session)
-        if len(self._keys) >= MOST_KEYS:
-            raise HttpError(429, f"{MOST_KEYS} client secrets are valid already.", kind=LIMIT)
-        value = f"ek_{secrets.token_urlsafe(24)}"
-        seconds = request.expires_after.seconds
-        self._keys.add(value, seconds, settings)
-        expires_at = int(time.time()) + seconds
-        shown = settings.as_json(new_id("sess"), expires_at, self._vad)
-        return {"value": value, "expires_at": expires_at, "session": shown}
+    `default` is the session of a client without settings; `vad` its detection.
+    """
+    request = decoded(body or b"{}", _Request)
+    settings = default.updated(request.session)
+    if len(keys) >= MOST_KEYS:
+        raise HttpError(429, f"{MOST_KEYS} client secrets are valid already.", kind=LIMIT)
+    value = f"ek_{secrets.token_urlsafe(24)}"
+    seconds = request.expires_after.seconds
+    keys.add(value, seconds, settings)
+    expires_at = int(time.time()) + seconds
+    shown = settings.as_json(new_id("sess"), expires_at, vad)
+    return {"value": value, "expires_at": expires_at, "session": shown}

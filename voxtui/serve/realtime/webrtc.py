@@ -103,14 +103,7 @@ class Call:
         self._peer.on("connectionstatechange", self._connection_changed)
 
     async def answer(self, offer: str) -> str:
-        """Return the answer to an offer. Raises HttpError and then closes the call."""
-        try:
-            return await self._answer(offer)
-        except BaseException:
-            await self.close()
-            raise
-
-    async def _answer(self, offer: str) -> str:
+        """Return the answer to an offer. Raises HttpError."""
         kinds = [line[2:].split(" ")[0] for line in offer.splitlines() if line.startswith("m=")]
         if sorted(kinds) != ["application", "audio"]:
             raise HttpError(
@@ -342,17 +335,34 @@ def _tune(receiver: RTCRtpReceiver, decoding: _Decoding) -> None:
     private._handle_rtp_packet = take_in_order  # noqa: SLF001
 
 
-def offer_only(addresses: list[str], receiver: RTCRtpReceiver) -> None:
-    """Have a connection use only these addresses, for which aioice has no setting.
+def offer_only(ours: list[str], receiver: RTCRtpReceiver) -> None:
+    """Have a connection use only the addresses `ours`, for which aioice has no setting.
 
-    It would omit loopback, and offer every other address of the machine.
+    It would omit loopback, and offer every other address to other machines. Beside loopback the
+    other addresses are offered to this machine only, because Firefox does not use loopback.
     """
     ice: Any = receiver.transport.transport.iceGatherer
     connection = ice._connection  # noqa: SLF001
     gather = connection.get_component_candidates
 
-    def gather_ours(component: int, addresses: list[str], timeout: int = 5) -> Any:
-        return gather(component, ours, timeout)
+    async def gather_ours(component: int, addresses: list[str], timeout: int = 5) -> Any:
+        if "127.0.0.1" not in ours:
+            return await gather(component, ours, timeout)
+        here = {*ours, *addresses}
+        found = await gather(component, sorted(here), timeout)
+        for protocol in connection._protocols:  # noqa: SLF001
+            hear_only(here, protocol)
+        return found
 
-    ours = addresses
     connection.get_component_candidates = gather_ours
+
+
+def hear_only(hosts: set[str], protocol: Any) -> None:
+    """Drop packets of other hosts. No system accepts one that pretends to come from itself."""
+    take = protocol.datagram_received
+
+    def take_ours(data: bytes, sender: tuple[str, int]) -> None:
+        if sender[0] in hosts:
+            take(data, sender)
+
+    protocol.datagram_received = take_ours

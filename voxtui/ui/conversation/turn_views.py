@@ -92,6 +92,7 @@ class TurnViews:
         self.view = self.timestamps = self._first = self._removed = None
         self.select(None)
         self._finished.clear()
+        self.panel.forget()
 
     def select(self, number: int | None) -> None:
         """Show the times of this turn; None stands for the turn in progress or the newest one."""

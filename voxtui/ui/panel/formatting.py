@@ -51,7 +51,7 @@ class TurnTimes:
 
 def main_headline(session: SessionTimes) -> Headline:
     """Return the headline that sums up a session: first sound, or TTFT if nothing is spoken."""
-    return FIRST_SOUND if session.all.values(FIRST_SOUND) else TTFT
+    return FIRST_SOUND if FIRST_SOUND.values(session.all) else TTFT
 
 
 def number(value: float | None, thousand: str = "s") -> str:

@@ -33,7 +33,7 @@ class HistoryChart(Widget):
 
     def show(self, times: TurnTimes) -> None:
         headline = main_headline(times.session)
-        known = [turn for turn in times.session.all.turns if headline.of(turn) is not None]
+        known = [turn for turn in times.session.all if headline.of(turn) is not None]
         turns = known[-WINDOW:]
         if turns != self._turns or times.targets != self._targets:
             self._headline, self._turns, self._targets = headline, turns, times.targets

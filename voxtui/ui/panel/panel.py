@@ -121,6 +121,11 @@ class LatencyPanel(Container):
         self._selected = turn
         self._show()
 
+    def forget(self) -> None:
+        """Show no turn until the next one."""
+        self._live = self._finished = NO_TURN
+        self._show()
+
     def models_loaded(self) -> None:
         self._times.session.models_loaded()
 

@@ -16,6 +16,7 @@ from voxtui.storage.derived_latencies import (
     Headline,
     SessionTimes,
     downsample_max,
+    percentile,
 )
 from voxtui.ui.bars import trend
 from voxtui.ui.panel.formatting import (
@@ -64,9 +65,9 @@ class PercentileTable(Static):
         goal = f"≤{number(target)}" if target is not None else ""
         # No p95 for a speed: the slow turns are those with a low speed.
         shown, thousand = ((50,), "k") if headline is SPEED else ((50, 95, 99), "s")
-        warm = [number(session.warm.percentile(headline, p), thousand) for p in shown]
+        warm = [number(percentile(headline.values(session.warm), p), thousand) for p in shown]
         past = " ".join(f"{text:>4}" for text in warm)
-        values = downsample_max(session.all.values(headline), TREND_CELLS)
+        values = downsample_max(headline.values(session.all), TREND_CELLS)
         return Content.assemble(
             f"{headline.name:<11} ",
             (f"{sign}{number(value, thousand):>5}", f"bold {VERDICT_STYLES[verdict]}".strip()),
@@ -80,11 +81,11 @@ class PercentileTable(Static):
         if not len(session.all):
             about = _quiet(f"p50, p95, p99: of the last {WINDOW} turns")
             return [about, _quiet(queue)] if queue else [about]
-        cold = [number(session.cold.percentile(headline, 50)) for headline in TIMES]
+        cold = [number(percentile(headline.values(session.cold), 50)) for headline in TIMES]
         used = _used(turn)
         if not wide:
             room = TABLE_CELLS - LABEL_CELLS - (len(used) + 1 if used else 0)
-            values = downsample_max(session.all.values(main_headline(session)), room)
+            values = downsample_max(main_headline(session).values(session.all), room)
             return [
                 Content.assemble(
                     (f"{'session':<{LABEL_CELLS}}", "$text-muted"),
