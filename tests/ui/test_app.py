@@ -36,7 +36,7 @@ from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.help import Help
 from voxtui.ui.panel.panel import FullView
 from voxtui.ui.panel.waterfall import STAGES
-from voxtui.ui.startup import SUGGESTIONS
+from voxtui.ui.startup import SUGGESTIONS, not_loaded
 
 # The turn, as it is seen.
 
@@ -118,6 +118,25 @@ async def test_the_user_can_scroll_back_while_typing_during_an_answer():
             assert ("word199" in s.text) is seen
         assert s.app.focused.value == "next"
         assert s.commands == []
+
+
+@pytest.mark.parametrize("act", ["turn", "welcome", "undo"])
+async def test_a_welcome_that_was_scrolled_back_may_be_replaced(act):
+    async with screen(size=(30, 8)) as s:
+        if act == "undo":
+            turn(s, "Hello", "Hi.")
+            await s.settle()
+            await s.press("ctrl+n")
+        s.app.transcript.scroll_to(y=2, animate=False, force=True, immediate=True)
+        await s.settle()
+        if act == "turn":
+            turn(s, "Hello", "Hi.")
+        elif act == "undo":
+            s.app.main.action_undo()
+        else:
+            s.app.transcript.show_welcome(not_loaded())
+        await s.settle()
+        assert ("What you type" if act == "welcome" else "Hi.") in s.text
 
 
 @pytest.mark.slow

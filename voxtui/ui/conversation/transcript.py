@@ -39,16 +39,20 @@ class Transcript(DrawnEntries, can_focus=True):
         """Show `entries` until the first other entry replaces them."""
         if self._begun:
             return
-        self.entries[:] = entries
         for entry in entries:
             entry.wrap(self.look, self)
+        self._replace(entries)
+
+    def _replace(self, entries: Sequence[Paragraph]) -> None:
+        """Show `entries` instead of all others, with their end in view."""
+        self._following = True
         with self._rearranging():
-            pass
+            self.entries[:] = entries
 
     def add(self, entry: Paragraph) -> None:
         if not self._begun:
             self._begun = True
-            self.entries.clear()
+            self._replace(())
             self._dropped = []
         entry.wrap(self.look, self)
         with self._rearranging(len(self.entries)):
@@ -134,14 +138,11 @@ class Transcript(DrawnEntries, can_focus=True):
         if self._begun:
             self._dropped = [*self.entries]
         self._begun = False
-        self.entries.clear()
-        self._following = True
-        with self._rearranging():
-            pass
+        self._replace(())
 
     def restore(self) -> None:
         if self._dropped:
             self._begun = True
-            self.entries[:] = []
+            self._replace(())
             self.insert(0, self._dropped)
             self._dropped = []
