@@ -87,7 +87,8 @@ def test_poems_long_texts_and_hints_at_harm_are_free(words: str) -> None:
 
 def test_only_a_request_for_a_poem_gets_a_note() -> None:
     assert as_read("Write a poem for my mother.") == f"Write a poem for my mother.\n{IN_VERSE}"
-    assert as_read("How do I clean a window?") == "How do I clean a window?"
+    for words in ("How do I clean a window?", "Give me three words that rhyme with cat."):
+        assert as_read(words) == words
 
 
 def test_a_refusal_and_the_users_own_words_are_avoided() -> None:
@@ -154,10 +155,16 @@ def test_no_sign_lets_a_model_evade_the_first_words_of_a_sentence() -> None:
 
 def test_what_was_told_is_answered_by_a_question_or_a_hint() -> None:
     form = reply_form("My uncle has a boat.")
-    assert form.grammar().startswith("root ::= more")
     assert '(" What" | " How" | ' in form.grammar()
     assert form.grammar("That's nice. D").startswith('root ::= ("o you" | "id") more')
     assert form.grammar("That's nice. Do you").startswith("root ::= more")
+
+
+def test_what_was_told_is_not_called_true() -> None:
+    form = reply_form("A triangle has four sides.")
+    assert " true" in form.avoided
+    assert '| "u" begun1' in form.grammar("That's tr")
+    assert form.grammar("That's interest").startswith("root ::= more")
 
 
 def test_the_first_sentence_goes_on_behind_the_opening_as_the_form_says() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 
 import pytest
+from textual import events
 from textual.widgets import Input, OptionList
 
 from tests.fakes import ScriptedEngine
@@ -185,3 +186,18 @@ async def test_the_file_of_a_newer_voxtui_is_one_sentence(home) -> None:
         await s.pilot.resize_terminal(100, 30)
         await s.settle()
         assert "a newer voxtui wrote it" in lines(s)[0]
+
+
+@pytest.mark.parametrize("box", ["question", "history", "menu", "help"])
+async def test_two_enters_at_once_close_a_box_once(home, box) -> None:
+    stored("one")
+    async with writing(config=Config() if box == "question" else KEEPS) as s:
+        if box in ("question", "history"):
+            s.app.main.action_history()
+        else:
+            await s.press("ctrl+p" if box == "menu" else "f1")
+        await until(s, lambda: len(s.app.screen_stack) == 2 and (box == "help" or lines(s)))
+        for _ in range(3):
+            s.app.post_message(events.Key("enter", "\r"))
+        await s.settle()
+        assert s.app.is_running

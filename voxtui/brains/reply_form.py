@@ -70,6 +70,9 @@ _UNHELPFUL = (
 _EVASIVE = (" both", " it depends", " it really depends", " that it depends", " it's up to")
 """Phrases that are avoided after an opening, because an opinion was requested."""
 
+_AGREEING = (" a fact", " accurate", " correct", " right", " true")
+"""Words that are avoided after "That's", because a small model confirms whatever it is told."""
+
 _UNTOLD = ("I don't know, you", "You haven't told", "No, you haven't")
 """Beginnings that are avoided unless a fact about the user was requested."""
 
@@ -338,7 +341,7 @@ def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
         return ReplyForm(f"All right, {topic}")
     if any(_has(_plain(before), "advice") for before in past[-3:]):
         return ReplyForm("Then")
-    return ReplyForm("That's", 2, 2, starts=("", _with_parts("{reaction}")))
+    return ReplyForm("That's", 2, 2, _AGREEING, ("", _with_parts("{reaction}")))
 
 
 def _tables(words: str, plain: str, past: Sequence[str], tells: bool) -> list[str]:

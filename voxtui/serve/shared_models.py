@@ -26,7 +26,7 @@ HAND_OVER_SECONDS = 0.5
 """Maximum wait of a conversation for a set. Without it, a client that returns at once would be
 refused while its last session is still closing."""
 
-QUEUE_SECONDS = 120.0
+QUEUE_SECONDS = 300.0
 """Maximum wait of a request, because a conversation may hold a set for an hour."""
 
 MOST_REQUESTS = 64

@@ -169,12 +169,19 @@ def test_a_note_holds_whole_clauses_of_the_words_only():
     assert text[-1] == 'w6 ::= "Please."'
 
 
-def test_no_is_less_likely_only_where_a_trigger_was_said():
-    biased = tool_choice((), "A note, please.", ReplyOptions(tools=(NOTE,)))
-    client = tool_choice((), "A note, please.", ReplyOptions(tools=(Tool("note", "writes"),)))
-    assert biased is not None and client is not None
-    assert (biased.bias, client.bias) == (("no", BIAS), None)
-    assert biased.request(PRESETS["balanced"]).bias == ("no", BIAS)
+@pytest.mark.parametrize(
+    ("tools", "bias"),
+    [
+        ((DISK,), ("no", BIAS)),
+        ((DISK, replace(DISK, name="eject", acts=True)), None),
+        ((replace(DISK, triggers=()),), None),
+    ],
+    ids=["reads", "acts", "of a client"],
+)
+def test_no_is_less_likely_only_for_a_tool_that_reads_and_was_named(tools, bias):
+    choice = tool_choice((), "The disk, please.", ReplyOptions(tools=tools))
+    assert choice is not None
+    assert (choice.bias, choice.request(PRESETS["balanced"]).bias) == (bias, bias)
 
 
 SCHEMAS = [

@@ -50,7 +50,7 @@ ANNOUNCING = frozenset(("that", "remember", "note", "notes", "down", "forget", "
 """Words after which the text of a note may begin."""
 
 BIAS = -1.5
-"""The logit bias of `no` for tools with triggers, which the model prefers too often."""
+"""The logit bias of `no`, which the model prefers too often, for tools that only read."""
 
 LOOKING = "Let me look."
 """The reply before a result that is not worded yet."""
@@ -129,7 +129,8 @@ def tool_choice(past: Past, words: str, options: ReplyOptions) -> ToolChoice | N
         exchanges = [(turn.user_text, _reply_of(turn.calls)) for turn in past[-READ_TURNS:]]
     prompt = f"{_front(options.tools, exchanges, words)}{ASK}"
     rules = grammar(tools, options.tool_choice == "auto", words)
-    bias = ("no", BIAS) if all(tool.triggers for tool in tools) else None
+    reads = all(tool.triggers and not tool.acts and not tool.heard for tool in tools)
+    bias = ("no", BIAS) if reads else None
     return ToolChoice(prompt, rules, tools, bias)
 
 

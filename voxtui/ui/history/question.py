@@ -8,9 +8,9 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 
+from voxtui.ui.widgets.boxes import Box
 from voxtui.ui.widgets.messages import Messages
 
 KEEP = "Store the words of your conversations on this machine, so that you can go on with them?"
@@ -18,7 +18,7 @@ KEEP_YES = "Yes, in a file that only you can read"
 KEEP_NO = "No, forget each when I quit"
 
 
-class Question(ModalScreen[bool | None]):
+class Question(Box[bool | None]):
     """Dismissed with True or False, or with None by Esc."""
 
     AUTO_FOCUS = "OptionList"

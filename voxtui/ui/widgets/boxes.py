@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen, ScreenResultType
@@ -16,7 +17,14 @@ from textual.widgets import Input, OptionList
 from voxtui.ui.widgets.messages import Messages
 
 
-class SearchList(ModalScreen[ScreenResultType]):
+class Box(ModalScreen[ScreenResultType]):
+    """A box that closes once, even if a second Enter came before it had closed."""
+
+    def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        return super().dismiss(result) if self.app.screen is self else AwaitComplete.nothing()  # pyright: ignore[reportUnknownMemberType]
+
+
+class SearchList(Box[ScreenResultType]):
     """A list below its search words, between TITLE and SUB_TITLE. Its keys need no focus."""
 
     AUTO_FOCUS = "Input"
@@ -52,7 +60,7 @@ class SearchList(ModalScreen[ScreenResultType]):
         getattr(self._list, f"action_{action}")()
 
 
-class TextBox(ModalScreen[None]):
+class TextBox(Box[None]):
     """A text with keys that scroll and close it."""
 
     AUTO_FOCUS = "VerticalScroll"
