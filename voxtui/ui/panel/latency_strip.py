@@ -28,7 +28,7 @@ the cells, too. Where there is less space the bar is left out.
 LEAST_WIDTH = 84
 """Minimum width in cells of a line that also names the key of the fuller views."""
 
-STAGES = {"hearing": "$foreground", "thinking": "$text-muted", "voice": "$primary"}
+STAGES = {"hearing": "$foreground", "thinking": "$text-muted", "voice": "$text-primary"}
 """The stages before the first sound, with their colours, in this order."""
 
 RECEDING = " 40%"
