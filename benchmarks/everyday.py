@@ -71,11 +71,12 @@ def answer(out: Path, model: str, name: str) -> None:
 
 def sheet(before: Path, after: Path, key: Path) -> None:
     """Print both versions. A coin toss per conversation decides which one is A."""
-    versions = [json.loads(path.read_text())["replies"] for path in (before, after)]
+    reports = [json.loads(path.read_text()) for path in (before, after)]
+    name, versions = reports[0]["set"], [report["replies"] for report in reports]
     coin = random.SystemRandom()
     firsts: list[int] = []
     number = 0
-    for talk in conversations():
+    for talk in conversations(name):
         first = coin.randrange(2)
         sys.stdout.write(f"\n=== {talk['topic']}\n")
         for turn in talk["turns"]:
@@ -85,12 +86,13 @@ def sheet(before: Path, after: Path, key: Path) -> None:
             sys.stdout.write(
                 f"\n{number} > {turn['says']}\n   [{turn['accepts']}]\n  A {a}\n  B {b}\n"
             )
-    key.write_text(json.dumps(firsts))
+    key.write_text(json.dumps({"set": name, "firsts": firsts}))
 
 
 def count(key: Path, readers: list[Path]) -> None:
-    firsts = json.loads(key.read_text())
-    topics = [talk["topic"] for talk in conversations() for _ in talk["turns"]]
+    known = json.loads(key.read_text())
+    firsts = known["firsts"]
+    topics = [talk["topic"] for talk in conversations(known["set"]) for _ in talk["turns"]]
     for reader in readers:
         accepted = (Counter[str](), Counter[str]())
         for line in reader.read_text().splitlines():
