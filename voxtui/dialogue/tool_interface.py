@@ -66,7 +66,8 @@ class Tool:
     unheard: bool = False
     """whether it is only for a brain that answers before it knows the words; others have rules"""
     heard: bool = False
-    """whether only a brain that knows the words may call it, because a trigger must match"""
+    """whether only a brain that knows the words may call it, because a trigger must match, and
+    only after a key, because only its rule is certain that the user asked for it"""
     rule: Callable[[str], str | None] | None = None
     """the rule that returns the arguments (JSON) of a call that the words clearly request, else
     None; takes well under a millisecond"""

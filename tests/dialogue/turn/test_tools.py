@@ -138,6 +138,20 @@ def test_what_acts_runs_only_after_a_key():
     assert turn.timestamps["called"] <= turn.timestamps["confirmed"]
 
 
+def test_a_note_that_the_model_chose_waits_for_a_key_and_one_of_the_rule_does_not():
+    tool = FakeTool(ToolResult("", "Noted."))
+    note = replace(Tool("lights", "writes", tool.run), heard=True)
+    with with_tools(ScriptedBrain([LIGHTS], heard="lights off"), note, confirms=True) as t:
+        t.engine.post(SendText("put the lights out"))
+        t.events.until(KeyNeeded)
+        assert tool.arguments == []
+        t.engine.post(Confirm(t.events.of(KeyNeeded)[0].turn, yes=True))
+        assert t.turn().reply == "Noted."
+        t.engine.post(SendText("lights off"))
+        t.events.until(ToolEnded)
+    assert (len(tool.arguments), len(t.events.of(KeyNeeded))) == (2, 1)
+
+
 def test_what_acts_does_not_run_after_a_no():
     tool = FakeTool(ToolResult("", "The lights are off."))
     with with_tools(ScriptedBrain(heard="lights off"), lights(tool), confirms=True) as t:

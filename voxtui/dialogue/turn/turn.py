@@ -219,6 +219,7 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
     past = history.past if turn.past is None else turn.past
     request = TurnRequest(past, turn.user_input, timestamps, cancelled, turn.options, turn.results)
     call: ToolCall | None = None
+    by_rule = False
     with closing(brain.reply(request)) as items:
         for item in items:
             if turn.options.name and turn.words is None:
@@ -241,12 +242,12 @@ def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Tok
                     continue
                 timestamps.record(Milestone.SKILL)
                 if isinstance(answer, ToolCall):
-                    call = answer
+                    call, by_rule = answer, True
                 else:
                     turn.answer = answer
                 break
     if call is not None:
-        yield from _answer_call(turn, call, request, dialogue)
+        yield from _answer_call(turn, call, request, dialogue, by_rule)
     elif turn.answer is not None:
         turn.brain = SKILL
         yield from turn.answer.tokens()
@@ -288,7 +289,7 @@ def _called(
 
 
 def _answer_call(
-    turn: LiveTurn, call: ToolCall, request: TurnRequest, dialogue: Dialogue
+    turn: LiveTurn, call: ToolCall, request: TurnRequest, dialogue: Dialogue, by_rule: bool
 ) -> Generator[Token, None, None]:
     """Run `call`, and yield its sentence, or the brain's words about its result.
 
@@ -300,6 +301,8 @@ def _answer_call(
         turn.answer, turn.brain = SkillAnswer("I can't do that."), SKILL
         yield from turn.answer.tokens()
         return
+    if tool.heard and not by_rule:
+        tool = replace(tool, acts=True)
     again = turn.source == REPLAY
     report, result = yield from run_call(call, tool, turn.handle, dialogue, again)
     turn.calls.append(report)
