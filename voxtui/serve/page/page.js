@@ -8,7 +8,7 @@ const RATE = 24000;
 const TAP_MS = 300; // a longer press is held: its end sends the words
 const SHORTEST = RATE / 10; // samples; the server takes no less
 const READY = "Ready.";
-const LISTENING = "Listening. Stop or Esc throws it away.";
+const LISTENING = "Listening.";
 const SPEAKING = "Speaking.";
 
 const byId = (id) => document.getElementById(id);
@@ -23,15 +23,15 @@ function say(text) {
 function label() {
   const state = pressed !== null ? "listening" : speaking ? "speaking" : response || wanted ? "thinking" : "idle";
   const words = {
-    listening: latched ? "Listening… tap to send" : "Listening… let go to send",
-    speaking: "Speaking… tap to talk",
-    thinking: "Thinking… tap to talk",
+    listening: latched ? "Tap to send" : "Let go to send",
+    speaking: "Tap to talk",
+    thinking: "Tap to talk",
     idle: "Tap to talk",
   }[state];
   if (talkButton.textContent !== words) talkButton.textContent = words;
-  talkButton.dataset.state = state;
+  talkButton.dataset.state = byId("status").dataset.state = state;
   byId("stop").hidden = state === "idle";
-  byId("level").hidden = state !== "listening";
+  byId("stop").textContent = state === "listening" ? "Cancel" : "Stop"; // what is said is thrown away
   if (state !== "thinking") byId("progress").hidden = true;
 }
 const warn = (text) => { if (byId("problem").textContent !== text) byId("problem").textContent = text; };
@@ -229,7 +229,7 @@ async function openMicrophone() {
   recorder = new AudioWorkletNode(microphone, "recorder", { numberOfOutputs: 0 });
   microphone.createMediaStreamSource(stream).connect(recorder);
   recorder.port.onmessage = ({ data }) => {
-    if (data.sound) byId("level").value = Math.max(...data.sound) / 32768;
+    if (data.sound) talkButton.style.setProperty("--level", Math.sqrt(Math.max(...data.sound) / 32768));
     if (!line.call) data.sound ? sendSound(data.sound) : commit();
   };
   stream.getAudioTracks()[0].onended = () => {
@@ -371,7 +371,7 @@ function commit() {
   } else {
     line.send({ type: "input_audio_buffer.clear" });
     drop(draft);
-    say("Stopped. " + READY);
+    say("Stopped.");
   }
   draft = null;
 }
@@ -463,7 +463,7 @@ function stop(at) {
   if (pressed !== null) release(at, false);
   else {
     interrupt();
-    say("Stopped. " + READY);
+    say("Stopped.");
   }
 }
 byId("stop").addEventListener("click", (event) => {
@@ -491,6 +491,7 @@ byId("export").addEventListener("click", () => {
 byId("clear").addEventListener("click", () => {
   stop(performance.now());
   clear();
+  byId("times").hidden = true;
   line.use(line.transport); // a new session knows nothing of the old one
   say("A new conversation. " + READY);
 });

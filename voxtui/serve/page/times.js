@@ -47,6 +47,7 @@ export const shown = (ms) =>
 // Shows the moments of a turn, in ms of performance.now(), and what the server told of it.
 export function showTimes({ released: zero, told, ...moments }) {
   const since = Object.fromEntries(Object.entries(moments).map(([name, at]) => [name, at - zero]));
+  document.getElementById("times").hidden = since.word === undefined && since.heard === undefined;
   document.getElementById("first-sound").textContent = shown(since.heard);
   document.getElementById("first-word").textContent = shown(since.word);
   document.getElementById("full-answer").textContent = shown(since.done);

@@ -15,16 +15,17 @@ export function addEntry(role) {
 }
 
 export function setText(entry, text, unheard = "") {
-  const end = document.querySelector("main").getBoundingClientRect().bottom;
-  const follows = entry.line.getBoundingClientRect().top < end + 80; // else the reader is elsewhere
+  const main = document.querySelector("main");
+  const follows = main.scrollTop + main.clientHeight > main.scrollHeight - 160; // else the reader is elsewhere
   entry.text = text;
   entry.body.textContent = text;
   if (unheard) {
-    const struck = document.createElement("s");
-    struck.textContent = unheard;
-    entry.body.append(struck);
+    const rest = document.createElement("span");
+    rest.className = "unheard";
+    rest.textContent = `${unheard} (interrupted)`;
+    entry.body.append(rest);
   }
-  if (follows) entry.line.scrollIntoView({ block: "nearest" });
+  if (follows) main.scrollTop = main.scrollHeight;
 }
 
 export function clear() {
