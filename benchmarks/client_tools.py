@@ -47,7 +47,7 @@ def main() -> None:
     results: list[dict[str, Any]] = []
     clients = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())["client"]
     for client in clients:
-        tools = tools_of(msgspec.convert(client["functions"], list[Function]))
+        tools, _ = tools_of(msgspec.convert(client["functions"], list[Function]), "auto")
         for words, name, parts in [*client["call"], *((none, "", "") for none in client["none"])]:
             call = chosen(chat, tools, words)
             arguments = call.arguments.lower() if call else ""

@@ -28,7 +28,7 @@ CLIPS = {"one.wav": "..xxxxxxxx.", "two.wav": ".xxxxxxxxx."}
 
 
 @pytest.fixture
-def bench(monkeypatch, tmp_path, capfd):
+def bench(monkeypatch, tmp_path):
     """Run `voxtui bench` in this process on two short clips, unless told others."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -48,7 +48,7 @@ def bench(monkeypatch, tmp_path, capfd):
         ran = CliRunner().invoke(voxtui.cli.cli, ["bench", *files, *arguments])
         if ran.exception is not None and not isinstance(ran.exception, SystemExit):
             raise ran.exception
-        return Ran(ran.exit_code, ran.stdout, capfd.readouterr().err)
+        return Ran(ran.exit_code, ran.stdout, ran.stderr)
 
     return run
 

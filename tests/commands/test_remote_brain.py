@@ -96,14 +96,14 @@ def test_transcribe_uses_the_server(server):
 
 
 @pytest.mark.slow
-def test_bench_measures_the_network_share(server, capfd):
+def test_bench_measures_the_network_share(server):
     ran = run("bench", str(QUESTION), "--runs", "1", "--warm-up", "0", "--json", *remote(server))
     assert ran.exit_code == 0, ran.stderr
     said = json.loads(ran.stdout)
     assert said["brain"].startswith("remote: 127.0.0.1")
     assert said["headlines"]["network"]["released"]["n"] == 1
     assert "send" in said["stages"]
-    assert "  Network" in capfd.readouterr().err
+    assert "  Network" in ran.stderr
 
 
 def lines_of_doctor(*arguments):

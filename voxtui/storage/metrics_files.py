@@ -58,7 +58,7 @@ class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
     brain: Annotated[str, msgspec.Meta(pattern=NO_CONTROLS)]
     outcome: Outcome
     tokens: Annotated[int, msgspec.Meta(ge=0)]
-    hidden_ms: float
+    hidden_ms: float = 0.0
     timestamps: dict[str, float] = msgspec.field(name="marks")
     network_ms: float | None = None
     drafted: Annotated[int, msgspec.Meta(ge=0)] | None = None
