@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.protocols import PastTurn
@@ -71,5 +70,6 @@ def _beginning(text: str, most_tokens: int) -> str:
     if estimated_tokens(text) <= most_tokens:
         return text
     lines = text.splitlines(keepends=True)
-    fitting = bisect_right([*accumulate(map(estimated_tokens, lines))], most_tokens)
+    totals = accumulate(map(estimated_tokens, lines))  # lazily, because a text may have megabytes
+    fitting = sum(1 for _ in takewhile(lambda total: total <= most_tokens, totals))
     return "".join(lines[:fitting]) or text[: max(0, most_tokens)]

@@ -65,10 +65,12 @@ class Announcer:
 
     def speak(self, announcement: LiveTurn) -> None:
         tokens = (token for token in announcement.tokens)
-        with (
-            answering(announcement, self._dialogue),
-            prefetch(tokens, "announcement") as prefetched,
-        ):
-            speak(announcement, prefetched, self._dialogue)
-        announcement.handle.over = True
+        try:
+            with (
+                answering(announcement, self._dialogue),
+                prefetch(tokens, "announcement") as prefetched,
+            ):
+                speak(announcement, prefetched, self._dialogue)
+        finally:
+            announcement.handle.over = True
         self._dialogue.enter(State.READY)
