@@ -19,17 +19,19 @@ function say(text) {
   label();
 }
 
-// Says on the button what a tap does.
+// Says what a tap on the button does.
 function label() {
   const state = pressed !== null ? "listening" : speaking ? "speaking" : response || wanted ? "thinking" : "idle";
+  const seconds = Math.floor((performance.now() - pressed) / 1000);
+  const time = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
   const words = {
-    listening: latched ? "Tap to send" : "Let go to send",
-    speaking: "Tap to talk",
-    thinking: "Tap to talk",
+    listening: `${time}, ${latched ? "tap" : "let go"} to send`,
+    speaking: "Tap to interrupt",
+    thinking: "Tap to ask something else",
     idle: "Tap to talk",
   }[state];
-  if (talkButton.textContent !== words) talkButton.textContent = words;
-  talkButton.dataset.state = byId("status").dataset.state = state;
+  if (byId("hint").textContent !== words) byId("hint").textContent = words;
+  talkButton.dataset.state = state;
   byId("stop").hidden = state === "idle";
   byId("stop").textContent = state === "listening" ? "Cancel" : "Stop"; // what is said is thrown away
   if (state !== "thinking") byId("progress").hidden = true;
@@ -89,14 +91,11 @@ function take(event) {
       break;
     case "output_audio_buffer.started":
       if (latest.stopped) break;
-      speaking = { turn: latest.turn, at: performance.now() };
+      speaking = { turn: latest.turn };
       if (latest.turn.heard) say(SPEAKING); // the sound was faster than the event
       break;
     case "output_audio_buffer.stopped":
-      if (speaking) { // the server has sent the last of it, and it is heard as late as the first
-        const late = (speaking.turn.heard ?? speaking.at) - speaking.at;
-        endSpeaking(performance.now() + Math.max(0, late));
-      }
+      if (speaking) endSpeaking();
       break;
     case "response.output_audio.done":
       if (line.call) latest.sounds = true;
@@ -161,7 +160,7 @@ async function openSpeakers() {
       answered.heard ??= heardAt(speakers, data.at);
       say(SPEAKING);
     } else if (data.ended) {
-      endSpeaking(heardAt(speakers, data.at));
+      endSpeaking();
     } else {
       truncate(data.item ? data.played : 0);
       label();
@@ -170,12 +169,9 @@ async function openSpeakers() {
   };
 }
 
-function endSpeaking(at) {
-  speaking.turn.ended = at;
-  const { turn: answered } = speaking;
+function endSpeaking() {
   speaking = null;
   if (pressed === null) say(READY);
-  showTimes(answered);
 }
 
 // Returns when what a worklet made at `at` (its clock) leaves the device.
@@ -230,6 +226,7 @@ async function openMicrophone() {
   microphone.createMediaStreamSource(stream).connect(recorder);
   recorder.port.onmessage = ({ data }) => {
     if (data.sound) talkButton.style.setProperty("--level", Math.sqrt(Math.max(...data.sound) / 32768));
+    label();
     if (!line.call) data.sound ? sendSound(data.sound) : commit();
   };
   stream.getAudioTracks()[0].onended = () => {
@@ -434,7 +431,7 @@ document.addEventListener("keydown", (event) => {
   if (isTalkKey(event)) {
     event.preventDefault();
     if (!event.repeat) down(event.timeStamp);
-  } else if (event.key === "Escape") stop(event.timeStamp);
+  } else if (event.key === "Escape" && !byId("settings").matches(":popover-open")) stop(event.timeStamp);
 });
 document.addEventListener("keyup", (event) => {
   if (!isTalkKey(event)) return;
@@ -476,6 +473,9 @@ byId("compose").addEventListener("submit", (event) => {
   const text = byId("text").value.trim();
   byId("text").value = "";
   if (text) send(text, event.timeStamp);
+});
+byId("examples").addEventListener("click", (event) => {
+  if (event.target.matches("button")) send(event.target.textContent, event.timeStamp);
 });
 
 byId("microphone").addEventListener("change", closeMicrophone);
