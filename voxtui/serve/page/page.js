@@ -26,8 +26,8 @@ function label() {
   const time = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
   const words = {
     listening: `${time}, ${latched ? "tap" : "let go"} to send`,
-    speaking: "Tap to interrupt",
-    thinking: "Tap to ask something else",
+    speaking: "Tap to talk over it",
+    thinking: "Tap to ask again",
     idle: "Tap to talk",
   }[state];
   if (byId("hint").textContent !== words) byId("hint").textContent = words;
