@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import datetime, timedelta
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,8 +51,9 @@ class AssistantSkills:
     """Answers from rules, without a model. `now` returns the local time.
 
     `folder` holds the files of timers and reminders. Several processes may share it; one of them
-    rings. A command that ends soon sets `rings` to False and never rings. `resources` belong to the
-    tools and are closed with the skills.
+    rings. A command that ends soon sets `rings` to False and never rings. `make_tools` takes 50 ms,
+    because it compiles the tools' rules. `resources` belong to the tools and are closed with the
+    skills.
     """
 
     def __init__(
@@ -59,14 +61,14 @@ class AssistantSkills:
         folder: Path,
         rings: bool = True,
         now: Callable[[], datetime] = datetime.now,
-        tools: tuple[Tool, ...] = (),
+        make_tools: Callable[[], tuple[Tool, ...]] = tuple,
         resources: ExitStack | None = None,
     ) -> None:
         self._store = TimerStore(folder)
         self._rings = rings
         self._emit: Callable[[Event], object] = lambda event: None
         self.now = now
-        self.tools = (*tools, *self._spoken_tools()) if tools else ()
+        self._make_tools = make_tools
         self._resources = resources or ExitStack()
         self._retry = ""
         """the request that the user's next words complete"""
@@ -103,6 +105,15 @@ class AssistantSkills:
         """Return the answer to the user's words, the call of a tool, or None. See Skills."""
         answer = self._answer(request)
         return SkillAnswer(answer) if isinstance(answer, str) else answer
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        return self._tools
+
+    @cached_property
+    def _tools(self) -> tuple[Tool, ...]:
+        tools = self._make_tools()
+        return (*tools, *self._spoken_tools()) if tools else ()
 
     def _spoken_tools(self) -> tuple[Tool, ...]:
         """Return the rules as tools, for a brain that answers before it knows the words."""
