@@ -254,6 +254,7 @@ class AssistantSkills:
     def _look(self) -> float:
         """Report changes of the files, ring what is due, and return seconds to the next look."""
         self._carry_out_stop()
+        known = self._entries
         self._read()
         now = utc(self.now())
         due = self._entries.next_due
@@ -265,7 +266,7 @@ class AssistantSkills:
         if clock_set:
             self._alarm.move(clock_set)
             with self._store.changing() as change:
-                change.entries = timer_alarm.moved(change.entries, clock_set)
+                change.entries = timer_alarm.moved(change.entries, known, clock_set)
             return 0.0
         self._announce(due, now)
         if due is not None and due <= now:
