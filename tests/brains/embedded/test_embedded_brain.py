@@ -482,11 +482,29 @@ def test_a_reply_begins_with_its_opening_and_keeps_to_its_length(brain: Scripted
     first, *others = replied(brain.brain, "Give me a plan for Sunday.")
     assert brain.chat.prompts[-1].endswith(f"{ASK}{form.opening}")
     assert brain.chat.grammars[-1] == form.grammar()
-    assert first.startswith(form.opening)
+    assert first == form.opening
     assert not any(form.opening in text for text in others)
     free = replied(brain.brain, "Give me a plan for Sunday.", ReplyOptions("Be a pirate."))
     assert not free[0].startswith(form.opening)
     assert brain.chat.prompts[-1].endswith(ASK)
+
+
+def test_an_opening_does_not_wait_for_the_model(brain: Scripted) -> None:
+    heard = Flag()
+    brain.chat.before = lambda prompt: assert_set(heard)
+    timestamps = Timestamps()
+    request = TurnRequest((), "What is the capital of Norway?", timestamps)
+    for item in brain.brain.reply(request):
+        if item == Token("The capital of Norway is"):
+            assert timestamps.at(Milestone.PREFILLED) is None
+            heard.set()
+    assert heard.is_set()
+    assert timestamps.at(Milestone.PREFILLED) is not None
+    assert timestamps.drafted == 1
+
+
+def assert_set(flag: Flag) -> None:
+    assert flag.wait(SECONDS)
 
 
 def replied(

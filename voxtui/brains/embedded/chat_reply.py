@@ -50,7 +50,7 @@ class ChatReply(Speculation[str]):
 
     With a `choice` the model is first asked which tool to call; a call replaces the tokens.
     `settled`, a beginning of the prompt, is evaluated at once, the rest only from `due_at` on. The
-    first token includes the opening of `form`.
+    opening of `form` is the first token, and needs no model: it is heard while the prompt is read.
     """
 
     def __init__(
@@ -78,6 +78,12 @@ class ChatReply(Speculation[str]):
         self._settled = settled
         self._progress = progress
         self._works: list[Work] = []
+        if choice is None:
+            self._open()
+
+    def _open(self) -> None:
+        if self._form.opening:
+            self.add(self._form.opening)
 
     def follow(self, earlier: ChatReply) -> None:
         """Count the work on `earlier` whose result this reply uses."""
@@ -97,32 +103,37 @@ class ChatReply(Speculation[str]):
     def worked_before(self, at: float) -> float:
         return sum(max(0.0, min(w.ended, at) - w.started) for w in tuple(self._works))
 
+    @property
+    def _generated(self) -> int:
+        """The number of tokens by the model."""
+        return len(self.computed) - bool(self._form.opening and self.computed)
+
     def advance(self, wanted: Callable[[], bool]) -> bool:
         def on_prefilled(done: int, total: int) -> bool:
             # A run that is stopped after its last batch has evaluated the prompt, too.
             self._works[-1].complete = self._works[-1].complete or done >= total
-            if not self.computed:
+            if not self._generated:
                 self.prompt_tokens = total
                 self.prefilled_at = time.monotonic()
             self._progress(done, total)
             return not wanted()
 
         def on_token(text: str) -> bool:
-            self.add(text if self.computed else f"{self._form.opening}{text}")
+            self.add(text)
             return not wanted()
 
         def run(prompt: str, max_tokens: int, ignore_end: bool = False) -> bool:
-            texts = self.computed
-            begun, form = "".join(texts), self._form
-            grammar = form.grammar(begun) if form.most and not ignore_end else None
+            begun, generated, form = "".join(self.computed), self._generated, self._form
+            limited = form.most and not ignore_end
+            grammar = form.grammar(begun if generated else "") if limited else None
             # Another seed, because the numbers of the first run have chosen the tokens so far.
             sampling = self._request.sampling
-            sampling = structs.replace(sampling, seed=sampling.seed + len(texts))
+            sampling = structs.replace(sampling, seed=sampling.seed + generated)
             self._works.append(work := Work(prompt, time.monotonic()))
             try:
                 request = replace(
                     self._request,
-                    prompt=prompt + (begun or form.opening if max_tokens else ""),
+                    prompt=prompt + (begun if max_tokens else ""),
                     sampling=sampling,
                     max_tokens=max_tokens,
                     ignore_end=ignore_end,
@@ -140,8 +151,8 @@ class ChatReply(Speculation[str]):
         if self._choice is not None and self._chosen(self._choice, wanted):
             return self.call is not None
         prompt, most = self._request.prompt, self._request.max_tokens
-        ended = run(prompt, most - len(self.computed))
-        missing = min(self._request.sampling.min_new_tokens, most) - len(self.computed)
+        ended = run(prompt, most - self._generated)
+        missing = min(self._request.sampling.min_new_tokens, most) - self._generated
         if ended and missing > 0 and not self._request.json_schema:
             # once, though tokens may have no text
             ended = wanted() and run(prompt, missing, ignore_end=True)
@@ -170,4 +181,6 @@ class ChatReply(Speculation[str]):
             return True
         self._choice = None
         self.call, self.call_tokens = choice.call("".join(texts)), len(texts)
+        if self.call is None:
+            self._open()
         return self.call is not None
