@@ -439,7 +439,7 @@ _FACTS = [(_pattern(words), *said) for words, *said in _TABLES["facts"]["rows"]]
 
 def repeated_subject(words: str) -> str:
     """Return the beginning of the answer to a question of knowledge; empty for other words."""
-    plain = _CONTRACTED.sub(r"\1 is", words.replace("’", "'").strip(" .!?"))
+    plain = _CONTRACTED.sub(r"\1 is", words.replace("’", "'").strip(" .,;:!?"))
     matches = ((pattern.fullmatch(plain), begins) for pattern, begins in _QUESTIONS)
     found = next((match.expand(begins) for match, begins in matches if match), "")
     return _capitalised(found) if len(found) >= SHORTEST_REPEATED else ""

@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from math import inf
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -107,6 +109,23 @@ class Prefilled:
     total: int
 
 
+@dataclass(slots=True)
+class Speed:
+    """The recent seconds a token of reading a prompt and of writing a reply; 0 before the first."""
+
+    reading: float = 0.0
+    writing: float = 0.0
+
+    def read(self, tokens: int, seconds: float) -> None:
+        if tokens > 0 and seconds > 0:
+            self.reading = (self.reading + seconds / tokens) / 2 if self.reading else seconds / tokens
+
+    def wrote(self, seconds: float) -> None:
+        """Take note of one more token; negative seconds for the first of a reply."""
+        if seconds > 0:
+            self.writing = (self.writing + seconds) / 2 if self.writing else seconds
+
+
 class Signal(Enum):
     LOADED = auto()
     STOP = auto()
@@ -133,6 +152,7 @@ class Llama:
         self._path: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
+        self.speed = Speed()
 
     @property
     def pid(self) -> int | None:
@@ -222,15 +242,20 @@ class Llama:
         `on_token` with the text of each token. Once either returns True the model stops; tokens
         that were sent before still arrive. Raises ModelError.
         """
-        stopped = False
+        stopped, done, read_at, wrote_at = False, 0, inf, inf
         with self._running() as pipe:
             pipe.send(request)
             while (answer := pipe.recv()) not in (Signal.DONE, Signal.STOPPED):
                 if isinstance(answer, Failure):
                     raise ModelError(answer.message, answer.hint)
+                now = time.monotonic()
                 if isinstance(answer, Generated):
+                    self.speed.wrote(now - wrote_at)
+                    wrote_at = now
                     unwanted = on_token(answer.text)
                 else:
+                    self.speed.read(answer.done - done, now - read_at)
+                    done, read_at = answer.done, now
                     unwanted = on_prefilled(answer.done, answer.total)
                 if unwanted and not stopped:
                     stopped = True

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -12,15 +13,25 @@ from typing import Protocol
 
 from msgspec import structs
 
-from voxtui.brains.embedded.chat_process import ChatRequest
+from voxtui.brains.embedded.chat_process import ChatRequest, Speed
 from voxtui.brains.embedded.tool_prompt import ToolChoice
 from voxtui.brains.reply_form import FREE, ReplyForm
 from voxtui.brains.speculation import Speculation
 from voxtui.dialogue.data import ToolCall
+from voxtui.dialogue.prefetch import TICK_SECONDS
+
+
+CHARACTER_SECONDS = 0.055
+"""Time in which a voice speaks a character of an opening."""
+
+FIRST_TOKENS = 4
+"""Number of tokens after an opening that the voice needs to go on."""
 
 
 class ChatModel(Protocol):
     """A chat model. See Llama."""
+
+    speed: Speed
 
     def load(self, path: Path, stop: Flag, tool_prefix: str = "") -> None: ...
 
@@ -50,7 +61,7 @@ class ChatReply(Speculation[str]):
 
     With a `choice` the model is first asked which tool to call; a call replaces the tokens.
     `settled`, a beginning of the prompt, is evaluated at once, the rest only from `due_at` on. The
-    opening of `form` is the first token, and needs no model: it is heard while the prompt is read.
+    opening of `form` is the first token, and is heard while the model reads the prompt.
     """
 
     def __init__(
@@ -78,12 +89,8 @@ class ChatReply(Speculation[str]):
         self._settled = settled
         self._progress = progress
         self._works: list[Work] = []
-        if choice is None:
-            self._open()
-
-    def _open(self) -> None:
-        if self._form.opening:
-            self.add(self._form.opening)
+        self._opens_at = inf
+        """when the opening may be spoken (monotonic seconds), so that the rest comes in time"""
 
     def follow(self, earlier: ChatReply) -> None:
         """Count the work on `earlier` whose result this reply uses."""
@@ -103,18 +110,38 @@ class ChatReply(Speculation[str]):
     def worked_before(self, at: float) -> float:
         return sum(max(0.0, min(w.ended, at) - w.started) for w in tuple(self._works))
 
-    @property
-    def _generated(self) -> int:
-        """The number of tokens by the model."""
-        return len(self.computed) - bool(self._form.opening and self.computed)
+    def tokens(self) -> Generator[str]:
+        opening = self._form.opening
+        with closing(super().tokens()) as rest:
+            if opening and self._wait_to_open():
+                yield opening
+            yield from rest
+
+    def _wait_to_open(self) -> bool:
+        """Wait until the opening may be spoken. Return False if there is no reply to begin."""
+        with self._changed:
+            while time.monotonic() < self._opens_at and not self.computed:
+                if self.ended or self._cancelled.is_set():
+                    return False
+                self._changed.wait(min(TICK_SECONDS, max(0.0, self._opens_at - time.monotonic())))
+        return True
+
+    def _open(self, unread: int) -> None:
+        """Set when the opening may be spoken, before this number of tokens is read."""
+        speed = self._chat.speed
+        needed = unread * speed.reading + FIRST_TOKENS * speed.writing
+        spoken = len(self._form.opening) * CHARACTER_SECONDS
+        self._opens_at = time.monotonic() + max(0.0, needed - spoken)
 
     def advance(self, wanted: Callable[[], bool]) -> bool:
         def on_prefilled(done: int, total: int) -> bool:
             # A run that is stopped after its last batch has evaluated the prompt, too.
             self._works[-1].complete = self._works[-1].complete or done >= total
-            if not self._generated:
+            if not self.computed and done >= total:
                 self.prompt_tokens = total
                 self.prefilled_at = time.monotonic()
+            if self._opens_at == inf and self._is_settled:
+                self._open(total - done)
             self._progress(done, total)
             return not wanted()
 
@@ -123,13 +150,15 @@ class ChatReply(Speculation[str]):
             return not wanted()
 
         def run(prompt: str, max_tokens: int, ignore_end: bool = False) -> bool:
-            begun, generated, form = "".join(self.computed), self._generated, self._form
+            texts, form = self.computed, self._form
             limited = form.most and not ignore_end
-            grammar = form.grammar(begun if generated else "") if limited else None
+            begun = form.opening + "".join(texts)
+            grammar = form.grammar(begun if texts else "") if limited else None
             # Another seed, because the numbers of the first run have chosen the tokens so far.
             sampling = self._request.sampling
-            sampling = structs.replace(sampling, seed=sampling.seed + generated)
+            sampling = structs.replace(sampling, seed=sampling.seed + len(texts))
             self._works.append(work := Work(prompt, time.monotonic()))
+            self._opens_at = inf
             try:
                 request = replace(
                     self._request,
@@ -151,8 +180,8 @@ class ChatReply(Speculation[str]):
         if self._choice is not None and self._chosen(self._choice, wanted):
             return self.call is not None
         prompt, most = self._request.prompt, self._request.max_tokens
-        ended = run(prompt, most - self._generated)
-        missing = min(self._request.sampling.min_new_tokens, most) - self._generated
+        ended = run(prompt, most - len(self.computed))
+        missing = min(self._request.sampling.min_new_tokens, most) - len(self.computed)
         if ended and missing > 0 and not self._request.json_schema:
             # once, though tokens may have no text
             ended = wanted() and run(prompt, missing, ignore_end=True)
@@ -181,6 +210,4 @@ class ChatReply(Speculation[str]):
             return True
         self._choice = None
         self.call, self.call_tokens = choice.call("".join(texts)), len(texts)
-        if self.call is None:
-            self._open()
         return self.call is not None
