@@ -36,6 +36,9 @@ serve(Connection(int(sys.argv[1])))
 """Code of the process. It is not started by the `multiprocessing` module, because that starts a
 second process to watch the first one, with the screen's standard error."""
 
+FEWEST_READ = 4
+"""Minimum number of tokens of a batch whose time is measured."""
+
 SOCKET = "chat.sock"
 
 BEAT_SECONDS = 0.1
@@ -116,14 +119,20 @@ class Speed:
     reading: float = 0.0
     writing: float = 0.0
 
-    def read(self, tokens: int, seconds: float) -> None:
-        if tokens > 0 and seconds > 0:
-            self.reading = (self.reading + seconds / tokens) / 2 if self.reading else seconds / tokens
+    def read(self, tokens: float, seconds: float) -> None:
+        """Take note of a batch of a prompt. A few tokens take as long as several."""
+        if tokens >= FEWEST_READ:
+            self.reading = _recent(self.reading, seconds / tokens)
 
     def wrote(self, seconds: float) -> None:
-        """Take note of one more token; negative seconds for the first of a reply."""
+        """Take note of a token; negative seconds for the first one of a reply."""
         if seconds > 0:
-            self.writing = (self.writing + seconds) / 2 if self.writing else seconds
+            self.writing = _recent(self.writing, seconds)
+
+
+def _recent(before: float, now: float) -> float:
+    """Return the time without other work, which only makes it longer: sooner less than more."""
+    return before + (now - before) / 4 if 0 < before < now else now
 
 
 class Signal(Enum):
@@ -242,7 +251,7 @@ class Llama:
         `on_token` with the text of each token. Once either returns True the model stops; tokens
         that were sent before still arrive. Raises ModelError.
         """
-        stopped, done, read_at, wrote_at = False, 0, inf, inf
+        stopped, done, read_at, wrote_at = False, inf, 0.0, inf
         with self._running() as pipe:
             pipe.send(request)
             while (answer := pipe.recv()) not in (Signal.DONE, Signal.STOPPED):

@@ -20,7 +20,6 @@ from voxtui.brains.speculation import Speculation
 from voxtui.dialogue.data import ToolCall
 from voxtui.dialogue.prefetch import TICK_SECONDS
 
-
 CHARACTER_SECONDS = 0.055
 """Time in which a voice speaks a character of an opening."""
 
