@@ -7,6 +7,7 @@ import { addEntry, asMarkdown, clear, drop, entries, history, setText } from "./
 const RATE = 24000;
 const TAP_MS = 300; // a longer press is held: its end sends the words
 const SHORTEST = RATE / 10; // samples; the server takes no less
+const BARS = 48; // of the level
 const READY = "Ready.";
 const LISTENING = "Listening.";
 const SPEAKING = "Speaking.";
@@ -22,14 +23,7 @@ function say(text) {
 // Says what a tap on the button does.
 function label() {
   const state = pressed !== null ? "listening" : speaking ? "speaking" : response || wanted ? "thinking" : "idle";
-  const seconds = Math.floor((performance.now() - pressed) / 1000);
-  const time = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
-  const words = {
-    listening: `${time}, ${latched ? "tap" : "let go"} to send`,
-    speaking: "Tap to talk over it",
-    thinking: "Tap to ask again",
-    idle: "Tap to talk",
-  }[state];
+  const words = state !== "listening" ? "Tap to talk" : latched ? "Tap to send" : "Let go to send";
   if (byId("hint").textContent !== words) byId("hint").textContent = words;
   talkButton.dataset.state = state;
   byId("stop").hidden = state === "idle";
@@ -225,14 +219,24 @@ async function openMicrophone() {
   recorder = new AudioWorkletNode(microphone, "recorder", { numberOfOutputs: 0 });
   microphone.createMediaStreamSource(stream).connect(recorder);
   recorder.port.onmessage = ({ data }) => {
-    if (data.sound) talkButton.style.setProperty("--level", Math.sqrt(Math.max(...data.sound) / 32768));
-    label();
+    if (data.sound && pressed !== null) showLevel(Math.max(...data.sound) / 32768);
     if (!line.call) data.sound ? sendSound(data.sound) : commit();
   };
   stream.getAudioTracks()[0].onended = () => {
     closeMicrophone();
     warn("The microphone is gone.");
   };
+}
+
+// Shows how long and how loud one has spoken, the newest bar on the right.
+function showLevel(peak) {
+  const seconds = Math.floor((performance.now() - pressed) / 1000);
+  byId("time").textContent = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
+  const bars = byId("level").getElementsByTagName("i");
+  const bar = bars.length < BARS ? document.createElement("i") : bars[0];
+  bar.style.height = `${100 * Math.max(0.06, Math.sqrt(peak))}%`;
+  talkButton.style.setProperty("--level", Math.sqrt(peak));
+  byId("level").append(bar);
 }
 
 function closeMicrophone() {
@@ -319,7 +323,7 @@ async function press(at) {
   soundSent = 0;
   say(LISTENING);
   draft = addEntry("user");
-  setText(draft, "…");
+  for (const bar of byId("level").querySelectorAll("i")) bar.remove();
   recorder.port.postMessage({ talk: true });
 }
 
