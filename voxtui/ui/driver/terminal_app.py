@@ -10,13 +10,13 @@ from rich.console import RenderableType
 from textual.app import App
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
-from textual.notifications import SeverityLevel
+from textual.notifications import Notify, SeverityLevel
 from textual.theme import Theme
 
 from voxtui.session.notification import notification, notify_desktop
 from voxtui.ui.driver.keyboard import KeyboardDriver
 from voxtui.ui.themes import AVAILABLE, legible
-from voxtui.ui.widgets.messages import Messages
+from voxtui.ui.widgets.messages import Messages, Sentence
 
 READ_PER_SECOND = 15
 """Reading speed in characters per second, by which a long message stays long enough."""
@@ -86,4 +86,4 @@ class TerminalApp(App[None], inherit_bindings=False):
             return
         if timeout is None:
             timeout = max(self.NOTIFICATION_TIMEOUT, len(message) / READ_PER_SECOND)
-        super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
+        self.post_message(Notify(Sentence(message, title, severity, timeout)))
