@@ -23,12 +23,7 @@ function say(text) {
 // Says what a tap on the button does.
 function label() {
   const state = pressed !== null ? "listening" : speaking ? "speaking" : response || wanted ? "thinking" : "idle";
-  const words = {
-    listening: latched ? "Tap to send" : "Let go to send",
-    speaking: "Tap to interrupt",
-    thinking: "Tap to speak again",
-    idle: "Tap to talk",
-  }[state];
+  const words = state !== "listening" ? "Tap to talk" : latched ? "Tap to send" : "Let go to send";
   if (byId("hint").textContent !== words) byId("hint").textContent = words;
   talkButton.dataset.state = state;
   byId("stop").hidden = state === "idle";
@@ -240,6 +235,7 @@ function showLevel(peak) {
   const bars = byId("level").getElementsByTagName("i");
   const bar = bars.length < BARS ? document.createElement("i") : bars[0];
   bar.style.height = `${100 * Math.max(0.06, Math.sqrt(peak))}%`;
+  talkButton.style.setProperty("--level", Math.sqrt(peak));
   byId("level").append(bar);
 }
 
