@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from voxtui.audio import portaudio
 from voxtui.audio.echo_canceller import EchoCanceller
+from voxtui.audio.micro_wake_word import MicroWakeWord, has_model, is_installed
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.played import PLAYED
 from voxtui.audio.silero import PySilero, TorchSilero
@@ -29,7 +30,15 @@ if TYPE_CHECKING:
     from voxtui.dialogue.dialogue import FrontEnd
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.engine_commands import ReplaceComponents
-    from voxtui.dialogue.protocols import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
+    from voxtui.dialogue.protocols import (
+        Brain,
+        Microphone,
+        NameDetector,
+        Skills,
+        Speaker,
+        SpeechDetector,
+        Voice,
+    )
     from voxtui.settings.schema import Config
 
 CLIPS = Path(__file__).parent / "data" / "clips"
@@ -139,8 +148,14 @@ def build_engine(
         build_brain(config, notify, may_download),
         build_voice(config, notify),
         build_detector(config) if _may_overhear(config) else None,
+        name_detector=build_name_detector(config),
     )
     return Engine(models, config, emit, devices, skills, front_end or NO_FRONT_END)
+
+
+def build_name_detector(config: Config) -> NameDetector | None:
+    name = config.vad.name
+    return MicroWakeWord(name) if has_model(name) and is_installed() else None
 
 
 def build_skills(config: Config, rings: bool = True) -> Skills:
