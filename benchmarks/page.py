@@ -59,7 +59,7 @@ def ms(text: str) -> float | None:
 
 def choose(tab: Tab, transport: str) -> None:
     """Choose the transport as a person without a mouse does."""
-    tab.value("document.getElementById('settings').open = true")
+    tab.value("document.getElementById('settings').showPopover()")
     tab.value("document.getElementById('transport').focus(), true")
     tab.press("ArrowDown")
     tab.until("Connecting")

@@ -109,8 +109,8 @@ class MeasuredApp(VoxtuiApp):
         self.run_worker(self._measure())
 
     def tick(self) -> None:
-        if self._idle:  # the noise of a quiet room, around -55 dBFS
-            self._scripted.level = 0.0018 * self._noise.uniform(0.6, 1.6)
+        if self._idle:  # the noise of a quiet room, around -55 dBFS: the peak of a second's blocks
+            self._scripted.level = 0.0018 * max(self._noise.uniform(0.6, 1.6) for _ in range(60))
         super().tick()
 
     async def _measure(self) -> None:

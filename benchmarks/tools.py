@@ -3,7 +3,7 @@
     python -m benchmarks.tools [--calls | --without | --times] [--spoken] [--set FILE]
                                [--part 0:20] [--json OUT]
 
-The sentences stand in tools.toml, and in tools_a.toml to tools_o.toml. The engine is that of
+The sentences stand in tools.toml, and in tools_a.toml to tools_r.toml. The engine is that of
 `voxtui ask`, with the embedded brain: a call of a tool that acts is refused there, after it was
 chosen. Spoken: the embedded voice says each sentence. Without: no tools, to compare the answers.
 Calls: only which call is made, by a rule or by the model, without an engine and without answers;

@@ -79,6 +79,7 @@ import sys
 from voxtui.wiring import devices_engine
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
+import voxtui.ui.ui_command
 VoxtuiApp(lambda emit: devices_engine(Config(), emit), Config())
 print(*sys.modules)
 """
@@ -89,8 +90,8 @@ def test_the_screen_imports_textual_only_before_its_first_frame():
     ran = subprocess.run([sys.executable, "-c", SCREEN], capture_output=True, text=True, check=True)
     imported = set(ran.stdout.split())
     assert imported & HEAVY == {"textual"}
-    # The patterns of `about` compile for 50 ms, and the lock takes 30.
-    assert {"voxtui.skills.rules.about_itself", "filelock"} & imported == set()
+    # The patterns of rules and tools compile for 100 ms, and the lock takes 10.
+    assert {"voxtui.skills.rules.forms", "voxtui.tools", "filelock"} & imported == set()
 
 
 BESIDE = """

@@ -2,8 +2,10 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import wave
 import zipfile
@@ -120,6 +122,7 @@ class FakeMachine:
     def __init__(self, directory):
         self._log = directory / "log"
         self._bin = directory / "bin"
+        self.path = f"{self._bin}{os.pathsep}{os.environ['PATH']}"
         self._venv = directory / "venv"
         self.venv_bin = self._venv / "bin"
         self.install("apt-get", 'echo "apt-get $*" >> "$LOG"')
@@ -136,10 +139,7 @@ class FakeMachine:
 
     def make(self, target):
         """Return the output of `make TARGET`, and the calls of apt-get."""
-        environment = {
-            "LOG": str(self._log),
-            "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
-        }
+        environment = {"LOG": str(self._log), "PATH": self.path}
         command = ("make", "--no-print-directory", target, f"VENV={self._venv}")
         ran = run(*command, cwd=REPOSITORY, env=OUTSIDE_MAKE | environment)
         calls = self._log.read_text().splitlines() if self._log.exists() else []
@@ -274,6 +274,45 @@ def test_an_extra_leaves_the_clone_in_place_and_so_does_a_copy_at_the_next_set_u
     assert installed() != REPOSITORY / "voxtui"
     run(*make, cwd=REPOSITORY, env=environment)
     assert installed() == REPOSITORY / "voxtui"
+
+
+def beside_these_packages(venv):
+    """Make an environment that finds the packages of this one, so that pip downloads nothing."""
+    run(sys.executable, "-m", "venv", "--without-pip", venv)
+    (site,) = venv.glob("lib/python*/site-packages")
+    (site / "these.pth").write_text(sysconfig.get_path("purelib"))
+
+
+@pytest.mark.slow
+def test_make_run_starts_the_new_code_after_git_pull(tmp_path, machine):
+    theirs, clone = tmp_path / "theirs", tmp_path / "clone"
+    theirs.mkdir()
+    for name in ("Makefile", "README.md", "LICENSE", "config.toml", "pyproject.toml"):
+        shutil.copy(REPOSITORY / name, theirs)
+    for lock in REPOSITORY.glob("requirements*.lock"):
+        shutil.copy(lock, theirs)
+    for folder in ("assets", "voxtui"):
+        without = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(REPOSITORY / folder, theirs / folder, symlinks=True, ignore=without)
+
+    def git(*arguments, cwd=theirs):
+        run("git", "-c", "user.name=A", "-c", "user.email=a@b.c", *arguments, cwd=cwd)
+
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "--message=Begin")
+    git("clone", "--quiet", theirs, clone, cwd=tmp_path)
+    beside_these_packages(clone / ".venv")
+    environment = OUTSIDE_MAKE | {"PIP_NO_INDEX": "1", "PATH": machine.path}
+    run("make", "setup", "EXTRAS=serve webrtc", cwd=clone, env=environment)
+
+    entry = "def main():\n    print('new', __file__)\n"
+    (theirs / "voxtui" / "__main__.py").write_text(entry)
+    git("commit", "--quiet", "--all", "--message=Change")
+    git("pull", "--quiet", cwd=clone)
+    ran = run("make", "run", cwd=clone, env=environment)
+    new = f"new {clone / 'voxtui' / '__main__.py'}"
+    assert ran.stdout.splitlines() == [new, new]  # `voxtui models fetch`, and `voxtui`
 
 
 def test_an_unknown_extra_is_one_sentence(tmp_path):

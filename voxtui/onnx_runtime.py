@@ -1,4 +1,5 @@
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 
@@ -11,3 +12,17 @@ def import_onnxruntime() -> Any:
     """
     import_module("numpy")
     return import_module("onnxruntime")
+
+
+def inference_session(path: Path) -> Any:
+    """Load a model whose inputs differ in length, for one core. Raises what onnxruntime raises.
+
+    By default a session stores a plan of each length, and its arena doubles and never shrinks.
+    """
+    onnxruntime = import_onnxruntime()
+    options = onnxruntime.SessionOptions()
+    # Its threads poll for each other, so two are slower than one if any other program runs.
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = False
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

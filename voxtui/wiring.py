@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         SpeechDetector,
         Voice,
     )
+    from voxtui.dialogue.tool_interface import Tool
     from voxtui.settings.schema import Config
 
 CLIPS = Path(__file__).parent / "data" / "clips"
@@ -166,15 +167,24 @@ def build_skills(config: Config, rings: bool = True) -> Skills:
     """
     from voxtui.settings.paths import user_folders
     from voxtui.skills.assistant_skills import AssistantSkills
-    from voxtui.tools.configured_tools import build_server_tools, build_tools
 
-    tools = build_tools(config.tools) if config.tools.enabled else ()
+    server_tools: tuple[Tool, ...] = ()
     resources = ExitStack()
     if config.tools.enabled and config.mcp.server:
+        from voxtui.tools.configured_tools import build_server_tools
+
         server_tools, servers = build_server_tools(config)
         resources.callback(servers.close)
-        tools += server_tools
-    return AssistantSkills(user_folders().user_data_path, rings, tools=tools, resources=resources)
+
+    def make_tools() -> tuple[Tool, ...]:
+        from voxtui.tools.configured_tools import build_tools
+
+        return build_tools(config.tools) + server_tools
+
+    data, enabled = user_folders().user_data_path, config.tools.enabled
+    return AssistantSkills(
+        data, rings, make_tools=make_tools if enabled else tuple, resources=resources
+    )
 
 
 def build_detector(config: Config) -> SpeechDetector:
@@ -209,11 +219,13 @@ def build_voice(
     config: Config, notify: Notify, may_download: bool = False
 ) -> Fallbacks[Voice] | None:
     """Return the makers of the voice, best first, or None for none; a named one is made now."""
-    from voxtui.models.catalogue import KOKORO_VOICES
-
     embedded = partial(_hibari, config, may_download)
     on_gpu, small = partial(_kokoro_on_gpu, config), partial(_small_kokoro, config)
-    foreign = config.brain.language in KOKORO_VOICES and config.brain.language != "en"
+    foreign = config.brain.language not in ("", "en")
+    if foreign:
+        from voxtui.models.catalogue import KOKORO_VOICES
+
+        foreign = config.brain.language in KOKORO_VOICES
     loaders: dict[str, Fallbacks[Voice]] = {
         "auto": Fallbacks((on_gpu, *((small,) if foreign else ()), embedded)),
         "embedded": Fallbacks((embedded,)),

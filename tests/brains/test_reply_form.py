@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from voxtui.brains.reply_form import (
     ReplyForm,
     as_read,
     is_untold,
+    repeated_subject,
     reply_form,
 )
 from voxtui.dialogue.data import Token
@@ -46,11 +48,11 @@ from voxtui.dialogue.protocols import AUDIO_INPUT, PastTurn
         ("My uncle has a boat.", "That's"),
         ("Ich bin heute sehr traurig.", "Das tut mir leid."),
         ("Mi gato está enfermo y estoy preocupado.", "Lo siento mucho."),
-        ("How do I say thank you in French?", ""),
+        ("How do I say thank you in French?", "Thank you in French is"),
         ("What is the plan of the metro called?", ""),
         ("Who wrote this story?", ""),
         ("How old is the oldest tree?", ""),
-        ("What is the capital of Italy?", ""),
+        ("What is the capital of Italy?", "The capital of Italy is"),
         ("Hello there!", ""),
     ],
 )
@@ -302,3 +304,22 @@ def test_an_instruction_on_how_to_answer_holds_alone(instruction: str) -> None:
 
 def turns(*texts: str) -> tuple[PastTurn, ...]:
     return tuple(PastTurn(text, text, (Token("I see."),)) for text in texts)
+
+
+def test_the_answer_to_a_question_of_knowledge_begins_with_its_subject_or_by_no_rule() -> None:
+    file = Path(__file__).parents[1] / "data/answers/openings.tsv"
+    rows = (line for line in file.read_text().splitlines() if not line.startswith("#"))
+    found = [(repeated_subject(words), words, allowed) for words, allowed in map(_row, rows)]
+    # The verb may already have its preposition.
+    wrong = [
+        (opening, words)
+        for opening, words, allowed in found
+        if opening and not re.fullmatch(f"(?:{allowed})(?: in| by)?", opening, re.IGNORECASE)
+    ]
+    assert not wrong
+    assert sum(bool(opening) for opening, *_ in found) >= 55
+
+
+def _row(line: str) -> tuple[str, str]:
+    words, _, allowed = line.partition("\t")
+    return words, allowed

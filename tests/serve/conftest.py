@@ -20,7 +20,7 @@ from voxtui.serve.app import build_app
 from voxtui.serve.serve_command import HEADER_BYTES, MESSAGE_BYTES, bound
 from voxtui.serve.server import AnnouncingServer
 from voxtui.serve.shared_models import ModelSet, Pool
-from voxtui.serve.timeouts import HttpProtocol
+from voxtui.serve.timeouts import HttpProtocol, WebSocketProtocol
 from voxtui.settings.schema import Config
 
 PATIENCE = SECONDS
@@ -33,8 +33,9 @@ def counted(samples, cancelled=None) -> str:
 
 
 class Server:
-    def __init__(self, port: int, stop: Callable[[], None], address: str) -> None:
+    def __init__(self, port: int, stop: Callable[[], None], address: str, pool: Pool) -> None:
         self.port = port
+        self.pool = pool
         self.stop = stop
         self.url = f"http://{address}:{port}"
         self.client = httpx2.Client(base_url=self.url, timeout=PATIENCE)
@@ -78,7 +79,7 @@ def serving(
     with bound(replace(config.serve, port=0)) as listener:
         server = AnnouncingServer(
             uvicorn.Config(
-                app, ws="wsproto", http=HttpProtocol, lifespan="off", log_level="error",
+                app, ws=WebSocketProtocol, http=HttpProtocol, lifespan="off", log_level="error",
                 ws_max_size=MESSAGE_BYTES, h11_max_incomplete_event_size=HEADER_BYTES,
             ),
             calls,
@@ -87,8 +88,8 @@ def serving(
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         assert ready.wait(PATIENCE)
-        port = listener.getsockname()[1]
-        running = Server(port, lambda: setattr(server, "should_exit", True), address)
+        port = 0 if config.serve.uds else listener.getsockname()[1]
+        running = Server(port, lambda: setattr(server, "should_exit", True), address, pool)
         try:
             with running.client:
                 yield running

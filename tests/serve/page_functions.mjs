@@ -53,7 +53,7 @@ const through_ear = [listen(0.5, {}), listen(0, { listens: true }), listen(0.5, 
 const told = { first_audio_ms: 30, stages: [
   { name: "hidden", start_ms: -200, end_ms: 0 }, { name: "listen", start_ms: 0, end_ms: 10 },
   { name: "voice", start_ms: 10, end_ms: 30 }, { name: "writing", start_ms: 20, end_ms: 90 } ] };
-const rows = waterfall({ sent: 5, received: 50, heard: 70, ended: 900 }, told);
+const rows = waterfall({ sent: 5, received: 50, heard: 70 }, told);
 
 // The line: a server that is gone, comes back, is full, and wants a key.
 globalThis.document = { baseURI: "http://127.0.0.1:8000/" };

@@ -113,7 +113,7 @@ def test_the_player_says_when_it_is_heard_and_how_much_was_heard(browser):
     assert browser["silent"]
     assert browser["ended"] == [
         {"heard": True, "item": "b", "at": 0},
-        {"ended": True, "item": "b", "at": 50 / 24_000},
+        {"ended": True, "item": "b"},
     ]
 
 
@@ -126,7 +126,6 @@ def test_the_network_has_a_bar_and_the_bars_reach_the_first_sound_without_a_gap(
         ["network", 35, 50],
         ["device", 50, 70],
         ["writing", 25, 95],
-        ["speaking", 70, 900],
     ]
     assert browser["axis"] == [-47.5, 95]
     assert browser["silence"] == 1

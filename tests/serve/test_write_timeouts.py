@@ -17,6 +17,7 @@ from tests.fakes import BeepVoice
 from tests.serve.conftest import Server, serving
 from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import SpeechChunk
+from voxtui.settings.schema import Config, ServeConfig
 
 MUCH = 200
 """Messages whose answers, 40 MB, no buffer of a system takes."""
@@ -25,16 +26,12 @@ ITEM = {"type": "message", "role": "user", "id": "long",
         "content": [{"type": "input_text", "text": "x" * 200_000}]}  # fmt: skip
 
 
-def free(server: Server) -> int:
-    return server.client.get("/readyz").json()["free"]
-
-
 @contextmanager
-def connected(server: Server) -> Iterator[socket.socket]:
-    with socket.socket() as client:
+def connected(server: Server, uds: str = "") -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX if uds else socket.AF_INET) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.settimeout(SECONDS)
-        client.connect(("127.0.0.1", server.port))
+        client.connect(uds or ("127.0.0.1", server.port))
         yield client
 
 
@@ -59,20 +56,26 @@ def ask_for_much(client: socket.socket, wire: wsproto.WSConnection) -> None:
         send("conversation.item.retrieve", item_id="long")
 
 
+@pytest.fixture(params=["TCP", "a Unix socket"])
+def config(request, tmp_path) -> Config:
+    uds = "" if request.param == "TCP" else str(tmp_path / "socket")
+    return Config(serve=ServeConfig(uds=uds))
+
+
 @pytest.fixture
 def impatient(monkeypatch) -> None:
-    monkeypatch.setattr("voxtui.serve.serve_command.STALL_SECONDS", 0.1)
+    monkeypatch.setattr("voxtui.serve.timeouts.STALL_SECONDS", 0.1)
 
 
 def test_a_session_whose_client_never_reads_ends_and_its_parts_are_free_again(
-    impatient, monkeypatch
+    impatient, monkeypatch, config
 ):
     monkeypatch.setattr("voxtui.serve.realtime.connection.MOST_QUEUED", 2**40)
-    with serving() as server, connected(server) as client:
+    with serving(config) as server, connected(server, config.serve.uds) as client:
         wire = open_session(client)
         with suppress(ConnectionError):  # the server may drop it meanwhile
             ask_for_much(client, wire)
-        until(lambda: free(server))
+        until(lambda: not server.pool.busy)
 
 
 def test_a_client_that_reads_too_slowly_is_told_so(monkeypatch):
@@ -86,7 +89,7 @@ def test_a_client_that_reads_too_slowly_is_told_so(monkeypatch):
             closed = next((e for e in wire.events() if isinstance(e, events.CloseConnection)), None)
         assert (closed.code, closed.reason) == (1008, "The client reads too slowly.")
         client.sendall(wire.send(closed.response()))
-        until(lambda: free(server))
+        until(lambda: not server.pool.busy)
 
 
 class LongVoice(BeepVoice):
@@ -95,10 +98,11 @@ class LongVoice(BeepVoice):
             yield SpeechChunk(np.zeros(100_000, np.float32), 24_000, clause)
 
 
-def test_speech_that_nobody_takes_ends_and_its_parts_are_free_again(impatient):
-    with serving(voice=LongVoice()) as server, connected(server) as client:
+def test_speech_that_nobody_takes_ends_and_its_parts_are_free_again(impatient, config):
+    voice, uds = LongVoice(), config.serve.uds
+    with serving(config, voice=voice) as server, connected(server, uds) as client:
         body = json.dumps({"model": "", "input": "Hello."}).encode()
         head = f"POST /v1/audio/speech HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}"
         client.sendall(f"{head}\r\n\r\n".encode() + body)
         assert client.recv(16) == b"HTTP/1.1 200 OK\r"
-        until(lambda: free(server))
+        until(lambda: not server.pool.busy)

@@ -10,6 +10,7 @@ from tests.fakes import Events
 from voxtui.dialogue.events import CountdownsChanged, Notice, Rang, Reminded, RingsIn
 from voxtui.dialogue.protocols import SkillRequest
 from voxtui.errors import InputError
+from voxtui.skills import assistant_skills
 from voxtui.skills.assistant_skills import AssistantSkills
 from voxtui.skills.timer_store import Entries, TimerStore, reminders_file, timers_file
 
@@ -21,17 +22,27 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = NOON
+        self._set_by = timedelta()
 
     def __call__(self) -> datetime:
         return self.now
 
+    def since_boot(self) -> float:
+        return (self.now - NOON - self._set_by).total_seconds()
+
     def later(self, **span: float) -> None:
+        self.now += timedelta(**span)
+
+    def set(self, **span: float) -> None:
+        self._set_by += timedelta(**span)
         self.now += timedelta(**span)
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(assistant_skills, "seconds_since_boot", clock.since_boot)
+    return clock
 
 
 @pytest.fixture
@@ -177,6 +188,30 @@ def test_a_chime_is_announced_before_its_time_and_withdrawn_if_it_is_cancelled(t
         assert events.until(RingsIn) == RingsIn(None)
         events.drain()
         assert events.of(Rang) == []
+    finally:
+        skills.close()
+
+
+@pytest.mark.parametrize("hours", [1, -1, 72])
+def test_a_timer_rings_after_its_length_although_the_clock_was_set(tmp_path, clock, hours):
+    skills, events = started(tmp_path, clock)
+    try:
+        ask(skills, "Set a tea timer for ten minutes")
+        ask(skills, "Remind me tomorrow at noon to call Ada")
+        events.until(CountdownsChanged, lambda e: len(e.countdowns) == 2)
+        clock.set(hours=hours)
+        ends = clock.now.timestamp() + 600
+        moved = events.until(CountdownsChanged, lambda e: ends in [c.ends for c in e.countdowns])
+        reminded_at = (NOON + timedelta(days=1)).timestamp()
+        assert hours > 24 or reminded_at in [c.ends for c in moved.countdowns]
+        clock.later(minutes=10)
+        events.until(Rang, lambda e: e == Rang("Your tea timer is done."))
+        events.until(CountdownsChanged, lambda e: any(c.rings for c in e.countdowns))
+        clock.set(hours=hours)
+        clock.later(seconds=2)
+        assert events.until(Reminded, lambda e: "tea" in e.sentence)
+        clock.later(minutes=2)
+        events.until(CountdownsChanged, lambda e: not any(c.rings for c in e.countdowns))
     finally:
         skills.close()
 

@@ -519,7 +519,9 @@ def test_days_of_a_request():
 
 def test_a_tool_of_the_user_comes_before_the_answer_that_voxtui_cannot_do_it(tmp_path):
     plain = AssistantSkills(tmp_path, rings=False)
-    able = AssistantSkills(tmp_path, rings=False, tools=build_tools(ToolsConfig(command=(LAMP,))))
+    able = AssistantSkills(
+        tmp_path, rings=False, make_tools=lambda: build_tools(ToolsConfig(command=(LAMP,)))
+    )
     request = SkillRequest("Switch the hall lamp off.")
     assert isinstance(plain.answer(request), SkillAnswer)
     assert isinstance(able.answer(request), ToolCall)
@@ -529,7 +531,7 @@ def test_a_tool_of_the_user_comes_before_the_answer_that_voxtui_cannot_do_it(tmp
 
 
 def test_rules_are_tools_where_a_brain_does_not_know_the_words(tmp_path):
-    skills = AssistantSkills(tmp_path, rings=False, tools=build_tools(ToolsConfig()))
+    skills = AssistantSkills(tmp_path, rings=False, make_tools=lambda: build_tools(ToolsConfig()))
     timer, clock = skills.tools[-2:]
     assert (timer.name, clock.name) == ("timer", "clock")
     assert run(clock, request="seven times eight").sentence == "That is 56."

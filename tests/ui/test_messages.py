@@ -1,6 +1,7 @@
 """Messages stand in lines of their own above the prompt, and cover nothing."""
 
 import itertools
+import time
 
 import pytest
 
@@ -49,10 +50,20 @@ async def test_a_message_may_expire_while_the_messages_are_read(monkeypatch):
         (message,) = s.notifications
         end = message.raised_at + message.timeout
         times = itertools.chain((end - 0.01,), itertools.repeat(end + 0.01))
-        monkeypatch.setattr("textual.notifications.time", lambda: next(times))
+        monkeypatch.setattr("voxtui.ui.widgets.messages.monotonic", lambda: next(times))
         s.app.messages.show(s.app._notifications)
         s.app.messages.show(s.app._notifications)
         assert not s.app.messages.has_class("shown")
+
+
+async def test_a_message_goes_on_time_although_the_clock_is_set_back(monkeypatch):
+    async with screen() as s:
+        s.app.notify("A sentence.", timeout=0.2)
+        await s.settle()
+        monkeypatch.setattr("textual.notifications.time", lambda: time.time() - 3600)
+        while s.app.messages.has_class("shown"):
+            await s.pilot.pause(0.01)
+        assert not s.notifications
 
 
 async def test_a_long_message_stays_until_it_was_read():

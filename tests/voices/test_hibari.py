@@ -3,23 +3,45 @@
 from contextlib import closing
 
 import numpy as np
+import onnxruntime
 import pytest
 
+from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.errors import ModelError, UnspokenLanguage
 from voxtui.settings.schema import VoiceConfig
 from voxtui.voices.hibari import HibariVoice, after_pause
 
 
-@pytest.mark.parametrize("speaks", [True, False])
-def test_an_embedded_voice_whose_runtime_does_not_load_is_one_sentence(monkeypatch, speaks):
-    def no_room(*_, **options):
-        if speaks and "threads" in options:
-            return no_room
-        raise RuntimeError("failed to allocate memory")
+@pytest.mark.parametrize("loads", [True, False])
+def test_an_embedded_voice_whose_runtime_does_not_load_is_one_sentence(monkeypatch, loads):
+    class NoRoom:
+        def __init__(self, *arguments, **options):
+            if not loads:
+                self.run()
 
-    monkeypatch.setattr("hibari.Hibari", no_room)
+        def run(self, *arguments):
+            raise RuntimeError("failed to allocate memory")
+
+    monkeypatch.setattr("onnxruntime.InferenceSession", NoRoom)
     with pytest.raises(ModelError, match=r"voice did not load: failed to all.*`voxtui doctor`"):
         HibariVoice(VoiceConfig()).warm_up(lambda step, fraction: None)
+
+
+@pytest.mark.models
+def test_the_sessions_of_recogniser_and_voice_store_nothing_for_each_length(monkeypatch):
+    sessions = []
+
+    class Session(onnxruntime.InferenceSession):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            sessions.append(self.get_session_options())
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
+    with closing(HibariVoice(VoiceConfig())) as voice, closing(Moonshine()) as recogniser:
+        voice.warm_up(lambda step, fraction: None)
+        recogniser.load()
+    grows = [options.enable_cpu_mem_arena or options.enable_mem_pattern for options in sessions]
+    assert grows == [False] * 3
 
 
 def test_an_answer_in_another_language_is_refused_by_the_embedded_voice():

@@ -22,6 +22,10 @@ IN_VERSE = "(Answer with four short lines that rhyme.)"
 LONGEST_REQUEST = 200
 """Maximum characters of a casual request; a longer text gets no form."""
 
+SHORTEST_REPEATED = 15
+"""Minimum characters of an opening that repeats the subject of a question: a second of speech, in
+which a slow machine reads the question."""
+
 _UNSPEAKABLE = r"\[\]{}<>*#`\n\u2E80-\u9FFF\uAC00-\uD7AF\uFF00-\uFFEF"
 """Characters of placeholders such as [date], of lists and of code, and East Asian ones. The chat
 model sometimes writes them, and no voice here can speak them."""
@@ -249,7 +253,7 @@ _WORDS = {
 _RULES = {
     name: [_rule(**row) for row in rows]
     for name, rows in _TABLES.items()
-    if name not in ("parts", "words", "facts")
+    if name not in ("parts", "words", "facts", "questions")
 }
 
 
@@ -334,6 +338,8 @@ def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
             opening = f"{form.opening} {_capitalised(topic)}" if topic else form.opening
             return replace(form, opening=opening)
     if past and is_question and (subject := _subject(words)):
+        return ReplyForm(subject)
+    if subject := repeated_subject(words):
         return ReplyForm(subject)
     if not tells or _language(words):
         return ReplyForm(avoided=avoided)
@@ -429,6 +435,18 @@ def _fact(words: str) -> tuple[str, str]:
 
 
 _FACTS = [(_pattern(words), *said) for words, *said in _TABLES["facts"]["rows"]]
+
+
+def repeated_subject(words: str) -> str:
+    """Return the beginning of the answer to a question of knowledge; empty for other words."""
+    plain = _CONTRACTED.sub(r"\1 is", words.replace("’", "'").strip(" .,;:!?"))
+    matches = ((pattern.fullmatch(plain), begins) for pattern, begins in _QUESTIONS)
+    found = next((match.expand(begins) for match, begins in matches if match), "")
+    return _capitalised(found) if len(found) >= SHORTEST_REPEATED else ""
+
+
+_CONTRACTED = re.compile(r"^(what|who|where|how)'s\b", re.IGNORECASE)
+_QUESTIONS = [(_pattern(words), begins) for words, begins in _TABLES["questions"]["rows"]]
 
 
 def _parroted(words: str) -> tuple[str, ...]:

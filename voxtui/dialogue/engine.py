@@ -95,7 +95,7 @@ class Engine:
             self._config,
             emit,
             skills,
-            ReplyOptions(tools=skills.tools if skills else ()),
+            ReplyOptions(),
             front_end,
         )
         self._turns = TurnTaking(self._dialogue)
@@ -214,6 +214,7 @@ class Engine:
             if self._skills is not None:
                 with skill_errors_logged():
                     self._skills.start(self._announcer.report)
+                    self._dialogue.options = ReplyOptions(tools=self._skills.tools)
             self._load()
             while not self._components.closing:
                 item = self._next()

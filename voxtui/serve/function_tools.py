@@ -26,7 +26,6 @@ class Function(msgspec.Struct, frozen=True):
     name: Name
     description: str | None = None
     parameters: dict[str, Any] | None = None
-    strict: bool | None = None
 
 
 def tools_of(functions: Sequence[Function], choice: str) -> tuple[tuple[Tool, ...], str]:

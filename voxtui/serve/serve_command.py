@@ -8,7 +8,6 @@ import re
 import secrets
 import socket
 import ssl
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,10 +36,6 @@ PING_SECONDS = 20.0
 
 BACKLOG = 128
 
-STALL_SECONDS = 60
-"""Time after which a connection is dropped whose client does not read, as with nginx's
-`send_timeout`. Each of its connections inherits it from the listening socket."""
-
 SESSION_GB = {"embedded": 1.5, "remote": 0.3}
 """Memory of a set of models in gigabytes, as measured with the default chat model."""
 
@@ -59,7 +54,7 @@ def run(
         from voxtui.serve.app import build_app, model_name
         from voxtui.serve.server import AnnouncingServer
         from voxtui.serve.shared_models import warm_pool
-        from voxtui.serve.timeouts import HttpProtocol
+        from voxtui.serve.timeouts import HttpProtocol, WebSocketProtocol
     except ImportError as error:
         raise InputError(
             f"The server's packages are not installed ({error.name}).", how_to_install("serve")
@@ -84,7 +79,7 @@ def run(
             server = AnnouncingServer(
                 uvicorn.Config(
                     app,
-                    ws="wsproto",
+                    ws=WebSocketProtocol,
                     http=HttpProtocol,
                     lifespan="off",
                     proxy_headers=False,
@@ -175,18 +170,13 @@ def bound(serve: ServeConfig) -> socket.socket:
         (family, _, _, _, address), *_ = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
         why = str(error.strerror).partition(" (while ")[0]  # Python adds the address again
         raise InputError(
             f"voxtui cannot listen on {host}:{port}: {why}.",
             "--port and --host choose another address.",
         ) from error
-    # uvicorn waits without a limit for a client that does not read, which holds a set of models.
-    if sys.platform == "linux":
-        stall_ms = round(STALL_SECONDS * 1000)
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stall_ms)
-    return listener
 
 
 def _unix_socket(path: Path) -> socket.socket:

@@ -1,22 +1,59 @@
-"""uvicorn's HTTP, which also refuses a client whose headers take too long.
+"""uvicorn's protocols, which also drop clients that do not send their headers or do not read.
 
-A client that does not read what it is sent is dropped by the system (`serve_command.bound`).
+uvicorn waits for a reader without a limit, and closes a connection only once all is sent. Such a
+client would hold a set of models.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+from typing import TYPE_CHECKING
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
 from voxtui.serve.openai_types import HttpError
+
+Base = asyncio.Protocol if TYPE_CHECKING else object
 
 HEADER_SECONDS = 15.0
 """Maximum time from the start of a connection, or of a later request, to the end of its headers."""
 
 
-class HttpProtocol(H11Protocol):
+STALL_SECONDS = 60.0
+"""Time after which a client is dropped that takes none of the waiting bytes, as with nginx's
+`send_timeout`."""
+
+
+class DropsStalled(Base):
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+    _stalls: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch(math.inf)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stalls is not None:
+            self._stalls.cancel()
+
+    def _watch(self, before: float) -> None:
+        waiting = self.transport.get_write_buffer_size()
+        if waiting < before:
+            self._stalls = self.loop.call_later(STALL_SECONDS, self._watch, waiting)
+        else:
+            self.transport.abort()
+
+
+class WebSocketProtocol(DropsStalled, WSProtocol):
+    pass
+
+
+class HttpProtocol(DropsStalled, H11Protocol):
     _headers: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import datetime, timedelta
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from voxtui.dialogue.tool_interface import Tool, ToolResult, offered, rule_call
 from voxtui.dialogue.turn.run_tool import DONE_ALREADY
 from voxtui.errors import InputError
 from voxtui.skills import timer_alarm
-from voxtui.skills.local_time import utc
+from voxtui.skills.local_time import seconds_since_boot, utc
 from voxtui.skills.timer_store import Entries, TimerStore
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0
 """Interval at which the files are checked, because another voxtui may change them."""
+
+CLOCK_SET_SECONDS = 2.0
+"""Difference from which the clock was set by somebody, and did not drift."""
 
 CLOSE_SECONDS = 2.0
 """Maximum wait for the thread. Compiling the rules takes a tenth of a second."""
@@ -50,8 +54,9 @@ class AssistantSkills:
     """Answers from rules, without a model. `now` returns the local time.
 
     `folder` holds the files of timers and reminders. Several processes may share it; one of them
-    rings. A command that ends soon sets `rings` to False and never rings. `resources` belong to the
-    tools and are closed with the skills.
+    rings. A command that ends soon sets `rings` to False and never rings. `make_tools` takes 50 ms,
+    because it compiles the tools' rules. `resources` belong to the tools and are closed with the
+    skills.
     """
 
     def __init__(
@@ -59,14 +64,14 @@ class AssistantSkills:
         folder: Path,
         rings: bool = True,
         now: Callable[[], datetime] = datetime.now,
-        tools: tuple[Tool, ...] = (),
+        make_tools: Callable[[], tuple[Tool, ...]] = tuple,
         resources: ExitStack | None = None,
     ) -> None:
         self._store = TimerStore(folder)
         self._rings = rings
         self._emit: Callable[[Event], object] = lambda event: None
         self.now = now
-        self.tools = (*tools, *self._spoken_tools()) if tools else ()
+        self._make_tools = make_tools
         self._resources = resources or ExitStack()
         self._retry = ""
         """the request that the user's next words complete"""
@@ -79,6 +84,8 @@ class AssistantSkills:
         self._stop: tuple[bool, bool] | None = None
         """the latest order to stop, until the thread has carried it out: snooze, forget missed"""
         self._failure = ""
+        self._booted_at = 0.0
+        """the time of the boot by the clock of the last look, in seconds since 1970"""
         self._changed = threading.Event()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="voxtui-skills", daemon=True)
@@ -103,6 +110,15 @@ class AssistantSkills:
         """Return the answer to the user's words, the call of a tool, or None. See Skills."""
         answer = self._answer(request)
         return SkillAnswer(answer) if isinstance(answer, str) else answer
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        return self._tools
+
+    @cached_property
+    def _tools(self) -> tuple[Tool, ...]:
+        tools = self._make_tools()
+        return (*tools, *self._spoken_tools()) if tools else ()
 
     def _spoken_tools(self) -> tuple[Tool, ...]:
         """Return the rules as tools, for a brain that answers before it knows the words."""
@@ -242,13 +258,20 @@ class AssistantSkills:
     def _look(self) -> float:
         """Report changes of the files, ring what is due, and return seconds to the next look."""
         self._carry_out_stop()
+        known = self._entries
         self._read()
         now = utc(self.now())
         due = self._entries.next_due
+        clock_set = self._clock_set(now)
         if (due is not None or self._alarm.entries) and self._lock is None:
             self._lock = self._store.try_to_ring()
         if self._lock is None:
             return LOOK_SECONDS
+        if clock_set:
+            self._alarm.move(clock_set)
+            with self._store.changing() as change:
+                change.entries = timer_alarm.moved(change.entries, known, clock_set)
+            return 0.0
         self._announce(due, now)
         if due is not None and due <= now:
             self._ring(now)
@@ -260,6 +283,12 @@ class AssistantSkills:
         if self._alarm.entries:
             waits.append(self._go_on_ringing(now))
         return max(0.001, min(waits))
+
+    def _clock_set(self, now: datetime) -> timedelta:
+        """Return how far the clock was set forward since the last look; back, if negative."""
+        before, self._booted_at = self._booted_at, now.timestamp() - seconds_since_boot()
+        seconds = self._booted_at - before if before else 0.0
+        return timedelta(seconds=seconds if abs(seconds) >= CLOCK_SET_SECONDS else 0.0)
 
     def _read(self) -> None:
         entries = self._store.read()

@@ -1,6 +1,12 @@
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
+
+
+def seconds_since_boot() -> float:
+    """Return the seconds of a clock that nobody can set. It goes on while the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def utc(local: datetime) -> datetime:

@@ -79,6 +79,12 @@ class TimerAlarm:
             return self._steps[-1]
         return self._steps.popleft() if self._steps[0][0] <= now else None
 
+    def move(self, by: timedelta) -> None:
+        """Move the schedule, because the clock was set."""
+        self._steps = deque((at + by, step) for at, step in self._steps)
+        if self._stopped_at is not None:
+            self._stopped_at += by
+
     def wait(self, now: datetime) -> float:
         """Return the seconds until the next step is due."""
         return max(0.0, (self._steps[0][0] - now).total_seconds())
@@ -98,6 +104,22 @@ def ring_due(entries: Entries, now: datetime) -> tuple[Entries, list[tuple[Entry
             after.append(replace(entry, missed=True))
             due.append((after[-1], now - entry.due))
     return Entries(tuple(after)), due
+
+
+def moved(entries: Entries, known: Entries, by: timedelta) -> Entries:
+    """Return the entries with the same time left for running timers, after the clock was set.
+
+    Only timers of `known` move, because a newer one was set by the new clock. Reminders stay,
+    because they are for a time of day.
+    """
+    return Entries(
+        tuple(
+            replace(entry, due=entry.due + by)
+            if isinstance(entry, Timer) and entry in known.all and entry.due and not entry.missed
+            else entry
+            for entry in entries.all
+        )
+    )
 
 
 def snoozed(entries: Entries, again: Sequence[Entry], until: datetime) -> Entries:

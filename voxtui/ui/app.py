@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +37,6 @@ from voxtui.ui.driver.termination import EXIT_CODE, exit_on_signals
 from voxtui.ui.event_display import EventDisplay
 from voxtui.ui.event_queue import EventQueue
 from voxtui.ui.footer import Footer
-from voxtui.ui.help import Help
 from voxtui.ui.keys import bindings, key_display, shown
 from voxtui.ui.main_screen import MainScreen
 from voxtui.ui.menu.menu import SETTINGS, Menu
@@ -98,6 +98,9 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         """texts that are attached at the start"""
         self.words = ""
         """the user's first words, sent at the start; may be empty"""
+        self.lending: AbstractContextManager[None] = nullcontext()
+        """a context that lends the recogniser to other programs, entered after the first frame"""
+        self._open = ExitStack()
         self.event_display = EventDisplay(self.main, self.menu, self.timers)
 
     def get_default_screen(self) -> MainScreen:
@@ -144,6 +147,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
     async def _start(self) -> None:
         gc_tuning.resume()
+        self._open.enter_context(self.lending)
         past = self._continued() if self.continues else ()
         for text in self.attachments:
             self.session.post(Attach(text))
@@ -169,6 +173,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         return past
 
     def on_unmount(self) -> None:
+        self._open.close()
         self.session.clips.stop()
         gc_tuning.restore()
 
@@ -327,6 +332,8 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self._fit_panel(self.size)
 
     def action_help(self) -> None:
+        from voxtui.ui.help import Help
+
         self.push_screen(Help(self.keys))
 
     def action_suspend_process(self) -> None:

@@ -17,9 +17,6 @@ from voxtui.session.user_session import NotAllowed
 from voxtui.slash_commands import number, parse
 from voxtui.storage.saved_session import saved_sessions
 from voxtui.terminal.text_input import clipboard_text
-from voxtui.ui.history.history_screen import HistoryScreen
-from voxtui.ui.history.past_turns import show_past
-from voxtui.ui.history.question import KEEP, KEEP_NO, KEEP_YES, Question
 from voxtui.ui.menu.menu import CONVERSATION, in_thread
 from voxtui.ui.menu.palette import Entry
 from voxtui.ui.prompt_screen import PromptScreen
@@ -104,6 +101,8 @@ class MainScreen(PromptScreen):
         self.status.begin_conversation()
 
     def action_history(self, words: str = "") -> None:
+        from voxtui.ui.history.history_screen import HistoryScreen
+
         def look() -> None:
             session = self.session
             folder = saved_sessions(session.config.ui.save_dir)
@@ -118,6 +117,7 @@ class MainScreen(PromptScreen):
         if self.session.config.session.keep is not None:
             then()
             return
+        from voxtui.ui.history.question import KEEP, KEEP_NO, KEEP_YES, Question
 
         def answered(keeps: bool | None) -> None:
             if keeps is not None:
@@ -135,6 +135,8 @@ class MainScreen(PromptScreen):
                 self.status.show_problem(str(error))
 
     def show_past(self, past: Past) -> None:
+        from voxtui.ui.history.past_turns import show_past
+
         self._removed = None
         self.turns.forget()
         show_past(self.transcript, past)

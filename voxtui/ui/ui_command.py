@@ -36,9 +36,9 @@ def run(
         )
         app.continues, app.attachments, app.words = continues, attachments, words
         engine = app.session.engine
+        app.lending = lent(lambda: engine.brain, lambda: settings_of(app.session.config))
         try:
-            with lent(lambda: engine.brain, lambda: settings_of(app.session.config)):
-                app.run()
+            app.run()
         finally:
             app.session.close(LEAVING_SECONDS)
         if isinstance(app.session.failed, RestartNeeded):

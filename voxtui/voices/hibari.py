@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from voxtui.errors import ModelError, UnspokenLanguage, how_to_install
 from voxtui.models.catalogue import HIBARI, HIBARI_VOICES
 from voxtui.models.download import download
 from voxtui.models.installed import released_path
+from voxtui.onnx_runtime import inference_session
 from voxtui.settings.schema import LANGUAGES, VoiceConfig
 
 MARGIN_SECONDS = 0.012
@@ -65,7 +68,7 @@ class HibariVoice:
         progress("voice", None)
         file = self._file(progress)
         try:
-            from hibari import Hibari  # pyright: ignore[reportMissingTypeStubs]
+            hibari: Any = import_module("hibari")
         except ImportError as error:
             raise ModelError(
                 "The embedded voice is not installed.", how_to_install("embedded")
@@ -73,7 +76,11 @@ class HibariVoice:
         try:
             # Its name for a voice is Kokoro's without the prefix, which tells the accent.
             voice = self._name.partition("_")[2]
-            self._model = Hibari(voice, file and str(file), threads=1)
+            # Its constructor would make a session whose memory grows with the texts.
+            self._model = model = hibari.Hibari.__new__(hibari.Hibari)
+            model.voice, model._g2p = voice, None  # noqa: SLF001
+            model.sess = inference_session(file or Path(hibari.voices.voice_path(voice)))
+            model.vocab = json.loads((Path(hibari.tts.ASSETS) / "vocab.json").read_bytes())
             for clause in WARM_UP:
                 self._model(clause, speed=self._speed, seed=0)
         except (ImportError, RuntimeError, MemoryError) as error:

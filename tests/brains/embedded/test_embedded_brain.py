@@ -18,7 +18,7 @@ from tests.brains.embedded.scripted import ScriptedChat, ScriptedRecogniser
 from tests.fakes import SECONDS, Flag, frames
 from tests.ui.pseudo_terminal import until
 from voxtui.brains.embedded import embedded_brain as embedded_module
-from voxtui.brains.embedded.chat_process import ASK, USER, ChatRequest, chatml
+from voxtui.brains.embedded.chat_process import ASK, USER, ChatRequest, Speed, chatml
 from voxtui.brains.embedded.chat_reply import ChatReply
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Heard, joined
@@ -482,11 +482,31 @@ def test_a_reply_begins_with_its_opening_and_keeps_to_its_length(brain: Scripted
     first, *others = replied(brain.brain, "Give me a plan for Sunday.")
     assert brain.chat.prompts[-1].endswith(f"{ASK}{form.opening}")
     assert brain.chat.grammars[-1] == form.grammar()
-    assert first.startswith(form.opening)
+    assert first == form.opening
     assert not any(form.opening in text for text in others)
     free = replied(brain.brain, "Give me a plan for Sunday.", ReplyOptions("Be a pirate."))
     assert not free[0].startswith(form.opening)
     assert brain.chat.prompts[-1].endswith(ASK)
+
+
+@pytest.mark.parametrize("seconds", [0.001, 1000.0])
+def test_an_opening_is_spoken_while_the_model_reads_unless_the_rest_would_be_late(
+    brain: Scripted, seconds: float
+) -> None:
+    soon, opened, read = seconds < 1, Flag(), Flag()
+    brain.chat.speed = Speed(reading=seconds)
+
+    def reading(prompt: str) -> None:
+        if soon:
+            assert opened.wait(SECONDS)
+        read.set()
+
+    brain.chat.reading = reading
+    for item in brain.brain.reply(TurnRequest((), "What is the capital of Norway?")):
+        if item == Token("The capital of Norway is"):
+            assert read.is_set() != soon
+            opened.set()
+    assert opened.is_set()
 
 
 def replied(

@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from math import inf
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -33,6 +35,9 @@ serve(Connection(int(sys.argv[1])))
 """
 """Code of the process. It is not started by the `multiprocessing` module, because that starts a
 second process to watch the first one, with the screen's standard error."""
+
+FEWEST_READ = 4
+"""Minimum number of tokens of a batch whose time is measured."""
 
 SOCKET = "chat.sock"
 
@@ -107,6 +112,29 @@ class Prefilled:
     total: int
 
 
+@dataclass(slots=True)
+class Speed:
+    """The recent seconds a token of reading a prompt and of writing a reply; 0 before the first."""
+
+    reading: float = 0.0
+    writing: float = 0.0
+
+    def read(self, tokens: float, seconds: float) -> None:
+        """Take note of a batch of a prompt. A few tokens take as long as several."""
+        if tokens >= FEWEST_READ:
+            self.reading = _recent(self.reading, seconds / tokens)
+
+    def wrote(self, seconds: float) -> None:
+        """Take note of a token; negative seconds for the first one of a reply."""
+        if seconds > 0:
+            self.writing = _recent(self.writing, seconds)
+
+
+def _recent(before: float, now: float) -> float:
+    """Return the time without other work, which only makes it longer: sooner less than more."""
+    return before + (now - before) / 4 if 0 < before < now else now
+
+
 class Signal(Enum):
     LOADED = auto()
     STOP = auto()
@@ -133,6 +161,7 @@ class Llama:
         self._path: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
+        self.speed = Speed()
 
     @property
     def pid(self) -> int | None:
@@ -222,15 +251,20 @@ class Llama:
         `on_token` with the text of each token. Once either returns True the model stops; tokens
         that were sent before still arrive. Raises ModelError.
         """
-        stopped = False
+        stopped, done, read_at, wrote_at = False, inf, 0.0, inf
         with self._running() as pipe:
             pipe.send(request)
             while (answer := pipe.recv()) not in (Signal.DONE, Signal.STOPPED):
                 if isinstance(answer, Failure):
                     raise ModelError(answer.message, answer.hint)
+                now = time.monotonic()
                 if isinstance(answer, Generated):
+                    self.speed.wrote(now - wrote_at)
+                    wrote_at = now
                     unwanted = on_token(answer.text)
                 else:
+                    self.speed.read(answer.done - done, now - read_at)
+                    done, read_at = answer.done, now
                     unwanted = on_prefilled(answer.done, answer.total)
                 if unwanted and not stopped:
                     stopped = True

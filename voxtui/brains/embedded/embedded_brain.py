@@ -246,9 +246,10 @@ class EmbeddedBrain:
         texts = reply.tokens() if options.json_schema else until_repeated(reply.tokens())
         for number, text in enumerate(texts):
             if number == 0:
-                timestamps.record(Milestone.PREFILLED, reply.prefilled_at)
                 timestamps.speculative_s += reply.worked_before(released)
                 timestamps.drafted = len(reply.computed)
+            if reply.prefilled_at is not None:  # later than an opening
+                timestamps.record(Milestone.PREFILLED, reply.prefilled_at)
                 timestamps.prompt_tokens = reply.prompt_tokens
             yield Token(strip_control_characters(text))
         if reply.call is not None:

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from voxtui.dialogue.data import SAMPLE_RATE, Samples, Utterance
 from voxtui.errors import ForeignSpeech, ModelError, how_to_install
-from voxtui.onnx_runtime import import_onnxruntime
+from voxtui.onnx_runtime import import_onnxruntime, inference_session
 
 LONG_SECONDS = 12.0
 """Length of a stretch from which the next pause ends it: the cost grows faster than the length."""
@@ -172,7 +172,7 @@ class Moonshine:
 
     def load(self) -> None:
         try:
-            onnxruntime = import_onnxruntime()
+            import_onnxruntime()
             folder = weights()
         except (ImportError, OSError) as error:
             raise ModelError(
@@ -181,17 +181,12 @@ class Moonshine:
             ) from error
         if self._choice is not None:
             self._choice.load()
-        options = onnxruntime.SessionOptions()
-        # Its threads poll for each other, so two are slower than one if any other program runs.
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
         with _model_errors(
             "The embedded recogniser did not load",
             "Is there memory left? `voxtui doctor` says how much.",
         ):
             self._encoder, self._decoder = (
-                onnxruntime.InferenceSession(
-                    str(folder / name), options, providers=["CPUExecutionProvider"]
-                )
+                inference_session(folder / name)
                 for name in ("encoder_model.ort", "decoder_model_merged.ort")
             )
             self._pieces = read_pieces((folder / "tokenizer.bin").read_bytes())

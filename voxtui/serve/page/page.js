@@ -7,6 +7,7 @@ import { addEntry, asMarkdown, clear, drop, entries, history, setText } from "./
 const RATE = 24000;
 const TAP_MS = 300; // a longer press is held: its end sends the words
 const SHORTEST = RATE / 10; // samples; the server takes no less
+const BARS = 48; // of the level
 const READY = "Ready.";
 const LISTENING = "Listening.";
 const SPEAKING = "Speaking.";
@@ -19,17 +20,12 @@ function say(text) {
   label();
 }
 
-// Says on the button what a tap does.
+// Says what a tap on the button does.
 function label() {
   const state = pressed !== null ? "listening" : speaking ? "speaking" : response || wanted ? "thinking" : "idle";
-  const words = {
-    listening: latched ? "Tap to send" : "Let go to send",
-    speaking: "Tap to talk",
-    thinking: "Tap to talk",
-    idle: "Tap to talk",
-  }[state];
-  if (talkButton.textContent !== words) talkButton.textContent = words;
-  talkButton.dataset.state = byId("status").dataset.state = state;
+  const words = state !== "listening" ? "Tap to talk" : latched ? "Tap to send" : "Let go to send";
+  if (byId("hint").textContent !== words) byId("hint").textContent = words;
+  talkButton.dataset.state = state;
   byId("stop").hidden = state === "idle";
   byId("stop").textContent = state === "listening" ? "Cancel" : "Stop"; // what is said is thrown away
   if (state !== "thinking") byId("progress").hidden = true;
@@ -89,14 +85,11 @@ function take(event) {
       break;
     case "output_audio_buffer.started":
       if (latest.stopped) break;
-      speaking = { turn: latest.turn, at: performance.now() };
+      speaking = { turn: latest.turn };
       if (latest.turn.heard) say(SPEAKING); // the sound was faster than the event
       break;
     case "output_audio_buffer.stopped":
-      if (speaking) { // the server has sent the last of it, and it is heard as late as the first
-        const late = (speaking.turn.heard ?? speaking.at) - speaking.at;
-        endSpeaking(performance.now() + Math.max(0, late));
-      }
+      if (speaking) endSpeaking();
       break;
     case "response.output_audio.done":
       if (line.call) latest.sounds = true;
@@ -161,7 +154,7 @@ async function openSpeakers() {
       answered.heard ??= heardAt(speakers, data.at);
       say(SPEAKING);
     } else if (data.ended) {
-      endSpeaking(heardAt(speakers, data.at));
+      endSpeaking();
     } else {
       truncate(data.item ? data.played : 0);
       label();
@@ -170,12 +163,9 @@ async function openSpeakers() {
   };
 }
 
-function endSpeaking(at) {
-  speaking.turn.ended = at;
-  const { turn: answered } = speaking;
+function endSpeaking() {
   speaking = null;
   if (pressed === null) say(READY);
-  showTimes(answered);
 }
 
 // Returns when what a worklet made at `at` (its clock) leaves the device.
@@ -229,13 +219,24 @@ async function openMicrophone() {
   recorder = new AudioWorkletNode(microphone, "recorder", { numberOfOutputs: 0 });
   microphone.createMediaStreamSource(stream).connect(recorder);
   recorder.port.onmessage = ({ data }) => {
-    if (data.sound) talkButton.style.setProperty("--level", Math.sqrt(Math.max(...data.sound) / 32768));
+    if (data.sound && pressed !== null) showLevel(Math.max(...data.sound) / 32768);
     if (!line.call) data.sound ? sendSound(data.sound) : commit();
   };
   stream.getAudioTracks()[0].onended = () => {
     closeMicrophone();
     warn("The microphone is gone.");
   };
+}
+
+// Shows how long and how loud one has spoken, the newest bar on the right.
+function showLevel(peak) {
+  const seconds = Math.floor((performance.now() - pressed) / 1000);
+  byId("time").textContent = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
+  const bars = byId("level").getElementsByTagName("i");
+  const bar = bars.length < BARS ? document.createElement("i") : bars[0];
+  bar.style.height = `${100 * Math.max(0.06, Math.sqrt(peak))}%`;
+  talkButton.style.setProperty("--level", Math.sqrt(peak));
+  byId("level").append(bar);
 }
 
 function closeMicrophone() {
@@ -322,7 +323,7 @@ async function press(at) {
   soundSent = 0;
   say(LISTENING);
   draft = addEntry("user");
-  setText(draft, "…");
+  for (const bar of byId("level").querySelectorAll("i")) bar.remove();
   recorder.port.postMessage({ talk: true });
 }
 
@@ -434,7 +435,7 @@ document.addEventListener("keydown", (event) => {
   if (isTalkKey(event)) {
     event.preventDefault();
     if (!event.repeat) down(event.timeStamp);
-  } else if (event.key === "Escape") stop(event.timeStamp);
+  } else if (event.key === "Escape" && !byId("settings").matches(":popover-open")) stop(event.timeStamp);
 });
 document.addEventListener("keyup", (event) => {
   if (!isTalkKey(event)) return;
@@ -476,6 +477,9 @@ byId("compose").addEventListener("submit", (event) => {
   const text = byId("text").value.trim();
   byId("text").value = "";
   if (text) send(text, event.timeStamp);
+});
+byId("examples").addEventListener("click", (event) => {
+  if (event.target.matches("button")) send(event.target.textContent, event.timeStamp);
 });
 
 byId("microphone").addEventListener("change", closeMicrophone);

@@ -9,7 +9,7 @@ const KINDS = {
 // Returns the stages as {name, kind, start, end} after the release.
 //
 // `seen` has the page's moments: `sent` (the commit has left), `received` (the first sound came),
-// `heard` (it left the loudspeaker), `ended`. `told` is the server's field x_voxtui, whose zero is
+// `heard` (it left the loudspeaker). `told` is the server's field x_voxtui, whose zero is
 // the arrival of the commit. No clock is compared with another: what the server did not need of
 // the time between `sent` and `received` is the network's, there and back, with both sockets.
 export function waterfall(seen, told) {
@@ -29,20 +29,17 @@ export function waterfall(seen, told) {
       after.push({ name: "device", kind: "sound", start: end, end: Math.max(end, seen.heard) });
     rows.splice(beside < 0 ? rows.length : beside, 0, ...after);
   }
-  if (seen.heard !== undefined && seen.ended !== undefined)
-    rows.push({ name: "speaking", kind: "speaking", start: seen.heard, end: seen.ended });
   return rows;
 }
 
-// Returns [start, end] of the axis. Speaking does not set it: its length says nothing about speed.
+// Returns [start, end] of the axis.
 export function axis(rows) {
-  const ends = rows.filter(({ name }) => name !== "speaking").map(({ end }) => end);
-  const end = Math.max(1, ...ends);
+  const end = Math.max(1, ...rows.map(({ end }) => end));
   return [Math.max(Math.min(0, ...rows.map(({ start }) => start)), -end / 2), end];
 }
 
 export const shown = (ms) =>
-  ms === undefined ? "–" : ms < 9950 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+  ms === undefined ? "–" : ms < 999.5 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(ms < 9995 ? 2 : 1)} s`;
 
 // Shows the moments of a turn, in ms of performance.now(), and what the server told of it.
 export function showTimes({ released: zero, told, ...moments }) {
@@ -53,7 +50,9 @@ export function showTimes({ released: zero, told, ...moments }) {
   document.getElementById("full-answer").textContent = shown(since.done);
   const rows = told ? waterfall(since, told) : [];
   const [start, end] = axis(rows);
-  document.getElementById("stages").replaceChildren(...rows.map((row) => stageRow(row, start, end)));
+  const stages = document.getElementById("stages");
+  stages.style.setProperty("--release", `${(100 * -start) / (end - start)}%`);
+  stages.replaceChildren(...rows.map((row) => stageRow(row, start, end)));
 }
 
 function stageRow({ name, kind, ...row }, start, end) {

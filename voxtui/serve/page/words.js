@@ -15,8 +15,6 @@ export function addEntry(role) {
 }
 
 export function setText(entry, text, unheard = "") {
-  const main = document.querySelector("main");
-  const follows = main.scrollTop + main.clientHeight > main.scrollHeight - 160; // else the reader is elsewhere
   entry.text = text;
   entry.body.textContent = text;
   if (unheard) {
@@ -25,7 +23,6 @@ export function setText(entry, text, unheard = "") {
     rest.textContent = `${unheard} (interrupted)`;
     entry.body.append(rest);
   }
-  if (follows) main.scrollTop = main.scrollHeight;
 }
 
 export function clear() {

@@ -102,7 +102,7 @@ export class Player extends AudioWorkletProcessor {
       if (head.item !== this.item) Object.assign(this, { item: head.item, played: 0, heard: false });
       if (head.end) {
         this.queue.shift();
-        this.port.postMessage({ ended: true, item: head.item, at: currentTime + filled / sampleRate });
+        this.port.postMessage({ ended: true, item: head.item });
         this.item = null;
         continue;
       }

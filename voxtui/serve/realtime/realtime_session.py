@@ -320,7 +320,7 @@ class RealtimeSession:
             response, previous = self._phase.response, self._conversation.last_id
             item = Item(
                 "assistant", "function_call", text=call.arguments, call_id=call_id(call),
-                name=function_name(call, response.settings.functions),
+                name=function_name(call, response.settings.tools),
             )  # fmt: skip
             for event in response.call(item, previous):
                 self._emit(**event)

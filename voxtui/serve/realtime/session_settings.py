@@ -109,15 +109,8 @@ class AudioOutput(_Struct, frozen=True):
     speed: Annotated[float, Meta(ge=0.25, le=1.5)] = 1.0
 
 
-class FunctionTool(_Struct, frozen=True):
-    name: Name
-    description: str | None = None
-    parameters: Json | None = None
+class FunctionTool(Function, frozen=True, forbid_unknown_fields=True):
     type: Literal["function"] = "function"
-
-    @property
-    def function(self) -> Function:
-        return Function(self.name, self.description, self.parameters)
 
 
 class NamedTool(_Struct, frozen=True):
@@ -196,10 +189,6 @@ class Settings(_Struct, frozen=True):
         return changed
 
     @property
-    def functions(self) -> list[Function]:
-        return [tool.function for tool in self.tools]
-
-    @property
     def detection(self) -> ServerVad | SemanticVad | None:
         return self.audio.input.turn_detection
 
@@ -231,7 +220,7 @@ class Settings(_Struct, frozen=True):
         speed = self.audio.output.speed
         choice = self.tool_choice
         name = choice.name if isinstance(choice, NamedTool) else choice
-        tools, tool_choice = tools_of(self.functions, name)
+        tools, tool_choice = tools_of(self.tools, name)
         return ReplyOptions(
             instruction="\n\n".join(texts) if texts else None,
             max_new_tokens=None if most == "inf" else most,

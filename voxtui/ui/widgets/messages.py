@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
 
 from textual.content import Content
 from textual.notifications import Notification
@@ -17,13 +18,24 @@ SIGNS = {"information": "", "warning": "! ", "error": "✗ "}
 STYLES = {"information": "$text-muted", "warning": "$text-warning", "error": "$text-error"}
 
 
+@dataclass
+class Sentence(Notification):
+    """A notification that expires on time although the clock is set."""
+
+    raised_at: float = field(default_factory=monotonic)
+
+    @property
+    def time_left(self) -> float:
+        return self.raised_at + self.timeout - monotonic()
+
+
 class Messages(Static):
     """Takes lines of its own, and covers nothing. A click removes all messages."""
 
     def __init__(self) -> None:
         super().__init__(id="messages", markup=False)
         self._expiry: Timer | None = None
-        self._since = time.time()
+        self._since = monotonic()
         """the time of creation; earlier messages are still shown below the box"""
 
     def show(self, notifications: Iterable[Notification]) -> None:
