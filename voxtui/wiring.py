@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from voxtui.audio import portaudio
 from voxtui.audio.echo_canceller import EchoCanceller
-from voxtui.audio.micro_wake_word import MicroWakeWord, has_model, is_installed
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.played import PLAYED
 from voxtui.audio.silero import PySilero, TorchSilero
@@ -155,6 +154,8 @@ def build_engine(
 
 
 def build_name_detector(config: Config) -> NameDetector | None:
+    from voxtui.audio.micro_wake_word import MicroWakeWord, has_model, is_installed
+
     name = config.vad.name
     return MicroWakeWord(name) if has_model(name) and is_installed() else None
 
