@@ -22,10 +22,6 @@ IN_VERSE = "(Answer with four short lines that rhyme.)"
 LONGEST_REQUEST = 200
 """Maximum characters of a casual request; a longer text gets no form."""
 
-SHORTEST_REPEATED = 15
-"""Minimum characters of an opening that repeats the subject of a question: a second of speech, in
-which a slow machine reads the question."""
-
 _SIGNS = r"\[\]{}<>*#`\n"
 """Signs of placeholders such as [date], of lists and of code."""
 
@@ -396,7 +392,7 @@ def repeated_subject(words: str) -> str:
     plain = _CONTRACTED.sub(r"\1 is", words.replace("’", "'").strip(" .,;:!?"))
     matches = ((pattern.fullmatch(plain), begins) for pattern, begins in _QUESTIONS)
     found = next((match.expand(begins) for match, begins in matches if match), "")
-    return _capitalised(found) if len(found) >= SHORTEST_REPEATED else ""
+    return _capitalised(found)
 
 
 _CONTRACTED = re.compile(r"^(what|who|where|how)'s\b", re.IGNORECASE)

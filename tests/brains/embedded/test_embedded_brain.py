@@ -18,7 +18,7 @@ from tests.brains.embedded.scripted import ScriptedChat, ScriptedRecogniser
 from tests.fakes import SECONDS, Flag, frames
 from tests.ui.pseudo_terminal import until
 from voxtui.brains.embedded import embedded_brain as embedded_module
-from voxtui.brains.embedded.chat_process import ASK, USER, ChatRequest, Speed, chatml
+from voxtui.brains.embedded.chat_process import ASK, USER, ChatRequest, chatml
 from voxtui.brains.embedded.chat_reply import ChatReply
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Heard, joined
@@ -502,7 +502,7 @@ def test_an_opening_is_spoken_while_the_model_reads_unless_the_rest_would_be_lat
     brain: Scripted, seconds: float
 ) -> None:
     soon, opened, read = seconds < 1, Flag(), Flag()
-    brain.chat.speed = Speed(reading=seconds)
+    brain.chat.speed.read(10, 10 * seconds)
 
     def reading(prompt: str) -> None:
         if soon:

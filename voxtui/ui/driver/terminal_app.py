@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
+from time import monotonic
 
 from rich.console import RenderableType
 from textual.app import App
@@ -65,7 +65,7 @@ class TerminalApp(App[None], inherit_bindings=False):
         if isinstance(self._driver, KeyboardDriver):
             self._driver.wait_written(notify)
         else:
-            notify(time.monotonic())
+            notify(monotonic())
 
     def notify_outside(self, sentence: str) -> None:
         """Notify the user by the terminal or the desktop, in case this window is not in view."""
@@ -82,8 +82,11 @@ class TerminalApp(App[None], inherit_bindings=False):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        if message in [shown.message for shown in [*iter(self._notifications)]]:
-            return
+        for shown in [*iter(self._notifications)]:
+            if shown.message == message:
+                shown.raised_at = monotonic()
+                self._refresh_notifications()
+                return
         if timeout is None:
             timeout = max(self.NOTIFICATION_TIMEOUT, len(message) / READ_PER_SECOND)
         self.post_message(Notify(Sentence(message, title, severity, timeout)))
