@@ -37,6 +37,8 @@ from voxtui.dialogue.protocols import AUDIO_INPUT, PastTurn
         ("I have two days in Prague. What should I do?", "You could"),
         ("Is a train or a bus better for me?", "I'd choose"),
         ("My uncle has a boat.", ""),
+        ("I've just learned how to juggle.", ""),
+        ("Show me how to juggle.", "First,"),
         ("What is the plan of the metro called?", ""),
         ("Who wrote this story?", ""),
         ("Hello there!", ""),
