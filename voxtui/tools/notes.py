@@ -48,7 +48,9 @@ def note_in(words: str) -> str | None:
     text = strip_courtesy(order.rstrip(" .!?").replace("'d like", " would like"))
     found = request("remember", re.sub(r"^(\w+(?: vox)?), ", r"\1 ", text, flags=re.IGNORECASE))
     note = found["text"].strip(" ,") if found else ""
-    return None if _NO_NOTE.fullmatch(note) or not note else msgspec.json.encode(Note(note)).decode()
+    return (
+        None if _NO_NOTE.fullmatch(note) or not note else msgspec.json.encode(Note(note)).decode()
+    )
 
 
 def query_in(words: str) -> str | None:
