@@ -81,7 +81,7 @@ def test_one_message_comes_for_each_token(events: list[dict[str, Any]], texts: l
 
 
 def test_a_batch_ends_in_time_after_a_cancel() -> None:
-    assert [fitting_batch(at) for at in (0.005, 0.01, 0.018, 0.02, 0.2)] == [32, 16, 16, 8, 8]
+    assert [fitting_batch(at) for at in (0.01, 0.03, 0.06, 0.07, 0.2)] == [32, 32, 16, 8, 8]
     assert all(fitting_batch(CANCEL_SECONDS / batch) == batch for batch in BATCHES)
 
 

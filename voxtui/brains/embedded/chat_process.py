@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from math import inf
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import median
 from threading import Event as Flag
 
 from voxtui.brains.prompting import after_clock
@@ -38,6 +40,9 @@ second process to watch the first one, with the screen's standard error."""
 
 FEWEST_READ = 4
 """Minimum number of tokens of a batch whose time is measured."""
+
+RECENT = 5
+"""Number of batches, and of tokens, whose median counts: other programs slow some of them down."""
 
 SOCKET = "chat.sock"
 
@@ -112,27 +117,29 @@ class Prefilled:
     total: int
 
 
-@dataclass(slots=True)
 class Speed:
-    """The recent seconds a token of reading a prompt and of writing a reply; 0 before the first."""
+    """The usual seconds a token of reading a prompt and of writing a reply; 0 before the first."""
 
-    reading: float = 0.0
-    writing: float = 0.0
+    def __init__(self) -> None:
+        self._read, self._wrote = deque[float](maxlen=RECENT), deque[float](maxlen=RECENT)
+
+    @property
+    def reading(self) -> float:
+        return median(self._read or [0.0])
+
+    @property
+    def writing(self) -> float:
+        return median(self._wrote or [0.0])
 
     def read(self, tokens: float, seconds: float) -> None:
         """Take note of a batch of a prompt. A few tokens take as long as several."""
         if tokens >= FEWEST_READ:
-            self.reading = _recent(self.reading, seconds / tokens)
+            self._read.append(seconds / tokens)
 
     def wrote(self, seconds: float) -> None:
         """Take note of a token; negative seconds for the first one of a reply."""
         if seconds > 0:
-            self.writing = _recent(self.writing, seconds)
-
-
-def _recent(before: float, now: float) -> float:
-    """Return the time without other work, which only makes it longer: sooner less than more."""
-    return before + (now - before) / 4 if 0 < before < now else now
+            self._wrote.append(seconds)
 
 
 class Signal(Enum):

@@ -27,8 +27,9 @@ from voxtui.brains.embedded.chat_process import (
 from voxtui.brains.embedded.prefix_files import PrefixFile, prefix_file
 from voxtui.errors import ModelError, how_to_install
 
-CANCEL_SECONDS = 0.3
-"""Maximum time for one batch of a prompt, because a cancel waits for its end."""
+CANCEL_SECONDS = 1.0
+"""Maximum time for one batch of a prompt, because the next prompt waits for its end after a cancel:
+mostly while somebody speaks it."""
 
 BATCHES = (32, 16, 8)
 """Numbers of tokens that may be evaluated at once, best first. A larger batch takes less time per
@@ -242,7 +243,7 @@ def _prepare_sequence(server: Server, setup: Setup, batch: int, sequence: int) -
 
 
 def _file(setup: Setup, batch: int) -> PrefixFile | None:
-    return prefix_file(setup, (CACHE_TYPE, SEQUENCES, batch))
+    return prefix_file(setup, (CACHE_TYPE, SEQUENCES, CANCEL_SECONDS, batch))
 
 
 def answer(
