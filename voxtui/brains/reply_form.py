@@ -212,14 +212,6 @@ _MIRRORED = {
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """A pattern of words, and the form of their answer."""
-
-    pattern: re.Pattern[str]
-    form: ReplyForm
-
-
 _TABLES = tomllib.loads(Path(__file__).with_name("reply_forms.toml").read_text(encoding="utf-8"))
 
 
@@ -238,10 +230,9 @@ def _rule(
     opening: str = "",
     sentences: tuple[int, int] = (1, 3),
     starts: Sequence[str] = (),
-) -> _Rule:
+) -> tuple[re.Pattern[str], ReplyForm]:
     least, most = (len(starts),) * 2 if starts else sentences
-    form = ReplyForm(opening, least, most, starts=tuple(starts))
-    return _Rule(_pattern(*words), form)
+    return _pattern(*words), ReplyForm(opening, least, most, starts=tuple(starts))
 
 
 _WORDS = {
@@ -322,9 +313,9 @@ def reply_form(words: str, past: Sequence[str] = (), replies: Sequence[str] = ()
         return FREE
     avoided = _avoided(words, past, replies)
     sentences = (plain, _plain(re.split(r"(?<=[.!?]) +", words.strip())[-1]))
-    for rule in (*(_RULES["later"] if past else ()), *_RULES["request"]):
-        if any(map(rule.pattern.search, sentences)):
-            return replace(rule.form, avoided=_EVASIVE if rule.form.opening else avoided)
+    for pattern, form in (*(_RULES["later"] if past else ()), *_RULES["request"]):
+        if any(map(pattern.search, sentences)):
+            return replace(form, avoided=_EVASIVE if form.opening else avoided)
     if any(_has(_plain(before), "story") for before in past) and _has(plain, "goes_on"):
         return ReplyForm(least=4, most=6, avoided=avoided)
     is_question = words.rstrip(" '\"").endswith("?")
