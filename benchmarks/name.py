@@ -24,6 +24,7 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -268,19 +269,21 @@ def detect_judge(speakers: Speakers, detectors: list[Detector], part: slice) -> 
 
 
 def detect_recordings(detectors: list[Detector], files: Iterable[Path]) -> None:
-    sound_s = 0.0
+    """Print the false calls; after Ctrl+C, those in the first files."""
+    sound_s, count = 0.0, 0
     false: dict[str, list[str]] = {detector.name: [] for detector in detectors}
-    for file in files:
-        if (sound := read(file)) is None:
-            continue
-        sound_s += len(sound) / SAMPLE_RATE
-        for detector in detectors:
-            for at in detector.calls(np.pad(sound, SAMPLE_RATE)):
-                false[detector.name].append(f"{file.name}: {at - 1:.1f}")
-                print(detector.name, false[detector.name][-1], flush=True)
-    print(f"{sound_s / 3600:.2f} h of sound")
+    with suppress(KeyboardInterrupt):
+        for file in files:
+            if (sound := read(file)) is None:
+                continue
+            for detector in detectors:
+                for at in detector.calls(np.pad(sound, SAMPLE_RATE)):
+                    false[detector.name].append(f"{file.name}: {at - 1:.1f}")
+            sound_s += len(sound) / SAMPLE_RATE
+            count += 1
+    print(f"{sound_s / 3600:.2f} h of sound in {count} files")
     for detector in detectors:
-        share, ends = detector.seconds / sound_s, false[detector.name]
+        share, ends = detector.seconds / max(sound_s, 1.0), false[detector.name]
         print(f"{detector.name:12} {len(ends)} false calls, {share:.2%} of a core   {ends}")
 
 

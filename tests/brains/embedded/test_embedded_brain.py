@@ -489,6 +489,14 @@ def test_a_reply_begins_with_its_opening_and_keeps_to_its_length(brain: Scripted
     assert brain.chat.prompts[-1].endswith(ASK)
 
 
+def test_a_reply_may_not_begin_as_the_last_one(brain: Scripted) -> None:
+    past = (PastTurn("Hello.", "Hello.", (Token("It is good"), Token(" that you came."))),)
+    replied(brain.brain, "Is it late?", past=past)
+    form = reply_form("Is it late?", ["Hello."], ["It is good that you came."])
+    assert "It is good" in form.avoided
+    assert brain.chat.grammars[-1] == form.grammar()
+
+
 @pytest.mark.parametrize("seconds", [0.001, 1000.0])
 def test_an_opening_is_spoken_while_the_model_reads_unless_the_rest_would_be_late(
     brain: Scripted, seconds: float

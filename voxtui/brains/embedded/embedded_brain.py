@@ -369,7 +369,7 @@ class EmbeddedBrain:
         if not self._has_form(options):
             return FREE
         said = [turn.user_text for turn in past if not turn.attached]
-        return reply_form(words, said)
+        return reply_form(words, said, [turn.reply_text for turn in past])
 
     def _has_form(self, options: ReplyOptions) -> bool:
         ours = self._examples and options.instruction is None and not options.json_schema

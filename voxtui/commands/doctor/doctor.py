@@ -76,7 +76,7 @@ def findings(config: Config) -> Iterator[Finding]:
     yield from _remote(config)
     yield from _voice(config)
     yield from languages(config)
-    yield from _name(config.vad.name)
+    yield from wake_word(config.vad.name)
     yield from _memory()
     yield _disk()
     yield from _sound(config.audio, probe())
@@ -172,7 +172,7 @@ def languages(config: Config) -> Iterator[Finding]:
         yield _checked(name, partial(_voice_weights, config, language), "note")
 
 
-def _name(name: str) -> Iterator[Finding]:
+def wake_word(name: str) -> Iterator[Finding]:
     """Say what listens for a name that microWakeWord has a model of."""
     if not has_model(name):
         return
