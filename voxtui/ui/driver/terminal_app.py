@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
-from time import monotonic
 
 from rich.console import RenderableType
 from textual.app import App
@@ -65,7 +65,7 @@ class TerminalApp(App[None], inherit_bindings=False):
         if isinstance(self._driver, KeyboardDriver):
             self._driver.wait_written(notify)
         else:
-            notify(monotonic())
+            notify(time.monotonic())
 
     def notify_outside(self, sentence: str) -> None:
         """Notify the user by the terminal or the desktop, in case this window is not in view."""
@@ -84,7 +84,7 @@ class TerminalApp(App[None], inherit_bindings=False):
     ) -> None:
         for shown in [*iter(self._notifications)]:
             if shown.message == message:
-                shown.raised_at = monotonic()
+                shown.raised_at = time.monotonic()
                 self._refresh_notifications()
                 return
         if timeout is None:
