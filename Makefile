@@ -74,12 +74,12 @@ types: $(VENV)/.installed-test
 # depends on (spaCy, GPL parts). One resolution of all extras fixes the versions of all three.
 comma := ,
 space := $(subst ,, )
-LOCKED_EXTRAS := remote serve webrtc calendar mcp hands-free languages whisper voxtral kokoro
+LOCKED_EXTRAS := remote serve webrtc calendar mcp hands-free wake-word languages whisper voxtral kokoro
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header
 HASHES = --generate-hashes --constraint $@.all
 lock: $(VENV)/.installed-test
 	$(COMPILE) --upgrade --extra embedded --extra remote --extra serve --extra webrtc --extra mcp --extra calendar --extra voxtral \
-		--extra kokoro --extra languages --extra whisper --extra hands-free --group build --group test pyproject.toml > $@.all
+		--extra kokoro --extra languages --extra whisper --extra hands-free --extra wake-word --group build --group test pyproject.toml > $@.all
 	@echo '# What `make setup` installs, by `make lock`.' > $@.run
 	$(COMPILE) $(HASHES) --extra embedded --group build pyproject.toml >> $@.run
 	@echo '# What `make setup EXTRAS=...` installs besides requirements.lock, by `make lock`.' > $@.extras
@@ -91,7 +91,7 @@ lock: $(VENV)/.installed-test
 	$(COMPILE) $(HASHES) --group pyproject.toml:lint >> $@.extras
 	@echo '# What `make test` installs besides torch, by `make lock`.' > $@.test
 	$(COMPILE) $(HASHES) --extra embedded --extra languages --extra remote --extra serve \
-		--extra webrtc --extra mcp --extra hands-free --group test pyproject.toml > $@.part
+		--extra webrtc --extra mcp --extra hands-free --extra wake-word --group test pyproject.toml > $@.part
 	@awk '/^[^ ]/ { keep = !/^(cuda-|nvidia-|torch=|triton=)/ } keep' $@.part >> $@.test
 	@echo "kokoro>=0.9.4,<0.10; python_version < '3.13'" > $@.in
 	$(COMPILE) $(HASHES) --no-deps $@.in >> $@.test

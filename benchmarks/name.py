@@ -4,11 +4,13 @@
     python -m benchmarks.name judge --kokoro FOLDER        calls, in other voices
     python -m benchmarks.name near                         near names, in voices without Kokoro
     python -m benchmarks.name recordings FOLDER ...         other people's speech
+    python -m benchmarks.name detect-judge, detect-recordings    the same by pymicro-wakeword
 
 FOLDER of --kokoro: see benchmarks.ears_clips. Voices need espeak-ng and flite, too. Each sentence
 is spoken in a room with noise. A recording is any file below FOLDER that libsndfile reads, at any
 rate; of each utterance the name is looked for, and words are decoded only after one. All sound is
 cut by the speech detector, faster than real time. `--part 0:500` takes so many voices or files.
+The models of pymicro-wakeword get all sound, uncut, frame by frame; `--name` chooses one of them.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -31,6 +34,7 @@ import onnxruntime
 import silero_vad
 import soundfile
 
+from voxtui.audio.micro_wake_word import MicroWakeWord
 from voxtui.audio.resampling import resample
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.commands.segmentation import Segmenter, utterances
@@ -41,6 +45,8 @@ from voxtui.voices.hibari import HibariVoice
 
 DATA = Path(__file__).parents[1] / "tests" / "data" / "name"
 NAME = "Hey Vox"
+MODELS = ("Hey Jarvis", "Alexa", "Hey Mycroft", "Okay Nabu")
+
 SNR_DB = 15.0
 ECHO_SECONDS = 0.4
 
@@ -209,12 +215,9 @@ def recordings(ears: Ears, files: Iterable[Path]) -> None:
     at_once = Event()
     at_once.set()
     for file in files:
-        try:
-            samples, rate = soundfile.read(file, dtype="float32", always_2d=True)
-        except soundfile.LibsndfileError:
+        if (sound := read(file)) is None:
             unread += 1
             continue
-        sound = resample(samples.mean(1), rate, SAMPLE_RATE)
         sound_s += len(sound) / SAMPLE_RATE
         for utterance in ears.utterances(np.pad(sound, SAMPLE_RATE)):
             heard += 1
@@ -229,17 +232,90 @@ def recordings(ears: Ears, files: Iterable[Path]) -> None:
     print(f"share of a core: detector {share[0]:.1%}, name {share[1]:.1%}")
 
 
+class Detector:
+    """A model of pymicro-wakeword as voxtui feeds it, with its time."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._model = MicroWakeWord(name)
+        self.seconds = 0.0
+
+    def calls(self, sound: np.ndarray) -> list[float]:
+        """Return the seconds at which the name ends."""
+        started = time.process_time()
+        ends = [
+            round((at + FRAME_SAMPLES) / SAMPLE_RATE, 2)
+            for at in range(0, len(sound) - FRAME_SAMPLES, FRAME_SAMPLES)
+            if self._model.heard(Frame(sound[at : at + FRAME_SAMPLES], 0.0))
+        ]
+        self.seconds += time.process_time() - started
+        return ends
+
+
+def detect_judge(speakers: Speakers, detectors: list[Detector], part: slice) -> None:
+    calls = (DATA / "calls.txt").read_text().splitlines()
+    voices = tomllib.loads((DATA / "voices.toml").read_text())["judge"]
+    for number, voice in list(enumerate(voices))[part]:
+        for detector in detectors:
+            random = np.random.default_rng(number)
+
+            texts = [text.replace(NAME, detector.name) for text in calls]
+            missed = [
+                text for text in texts
+                if not detector.calls(in_noise(speakers.speak(text, voice), random))
+            ]  # fmt: skip
+            count = len(calls) - len(missed)
+            print(f"{voice:26} {detector.name:12} {count} of {len(calls)}   {missed}", flush=True)
+
+
+def detect_recordings(detectors: list[Detector], files: Iterable[Path]) -> None:
+    """Print the false calls; after Ctrl+C, those in the first files."""
+    sound_s, count = 0.0, 0
+    false: dict[str, list[str]] = {detector.name: [] for detector in detectors}
+    with suppress(KeyboardInterrupt):
+        for file in files:
+            if (sound := read(file)) is None:
+                continue
+            for detector in detectors:
+                for at in detector.calls(np.pad(sound, SAMPLE_RATE)):
+                    false[detector.name].append(f"{file.name}: {at - 1:.1f}")
+            sound_s += len(sound) / SAMPLE_RATE
+            count += 1
+    print(f"{sound_s / 3600:.2f} h of sound in {count} files")
+    for detector in detectors:
+        share, ends = detector.seconds / max(sound_s, 1.0), false[detector.name]
+        print(f"{detector.name:12} {len(ends)} false calls, {share:.2%} of a core   {ends}")
+
+
+def read(file: Path) -> np.ndarray | None:
+    """Return the mono sound at 16 kHz, or None if libsndfile cannot read the file."""
+    try:
+        samples, rate = soundfile.read(file, dtype="float32", always_2d=True)
+    except soundfile.LibsndfileError:
+        return None
+    return resample(samples.mean(1), rate, SAMPLE_RATE)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=["spellings", "judge", "near", "recordings"])
+    detecting = ["detect-judge", "detect-recordings"]
+    parser.add_argument("what", choices=["spellings", "judge", "near", "recordings", *detecting])
+    parser.add_argument("--name", action="append", choices=MODELS)
     parser.add_argument("folder", type=Path, nargs="*")
     parser.add_argument("--kokoro", type=Path)
     parser.add_argument("--part", default=":")
     options = parser.parse_args()
     part = slice(*(int(text) if text else None for text in options.part.split(":")))
+    detectors = [Detector(name) for name in options.name or MODELS]
+    files = (file for folder in options.folder for file in folder.rglob("*") if file.is_file())
+    if options.what == "detect-recordings":
+        detect_recordings(detectors, sorted(files)[part])
+        return
+    if options.what == "detect-judge":
+        detect_judge(Speakers(options.kokoro), detectors, part)
+        return
     ears = Ears("" if options.what == "spellings" else NAME)
     if options.what == "recordings":
-        files = (file for folder in options.folder for file in folder.rglob("*") if file.is_file())
         recordings(ears, sorted(files)[part])
         return
     speakers = Speakers(options.kokoro)

@@ -386,7 +386,8 @@ def engine_on_fakes(emit: Callable[[Event], object], **components: Any) -> Engin
         return {name: components.pop(name) for name in names if name in components}
 
     fakes = {"detector": LoudIsSpeech(), "brain": ScriptedBrain()}
-    models = Models(**{**fakes, **pick("detector", "brain", "voice", "overhearing", "owned")})
+    names = ("detector", "brain", "voice", "overhearing", "owned", "name_detector")
+    models = Models(**{**fakes, **pick(*names)})
     system = FakeSoundSystem(**pick("fallback_devices", "sound_system"))
     devices = Devices(
         **pick("microphone", "speaker"), system=system if system.fallback_devices else None

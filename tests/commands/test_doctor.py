@@ -1,6 +1,7 @@
 """`voxtui doctor` on machines that lack something."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -360,3 +361,17 @@ def test_whether_the_fast_path_is_tried_is_reported(machine, gpu, capsys, monkey
         "         To try it again: voxtui doctor gpu",
     )
     assert set(note) <= set(lines())
+
+
+def test_who_listens_for_a_name_is_said_if_a_detector_knows_it(monkeypatch):
+    assert list(doctor.wake_word("Hey Vox")) == []
+    monkeypatch.setitem(sys.modules, "pymicro_wakeword", None)
+    (finding,) = doctor.wake_word("Hey Jarvis")
+    assert (finding.verdict, "the recogniser" in finding.what) == ("note", True)
+    assert "EXTRAS=wake-word" in finding.fix
+
+
+def test_a_name_with_a_detector_is_ok():
+    pytest.importorskip("pymicro_wakeword", reason="the extra wake-word is not installed")
+    (finding,) = doctor.wake_word("Hey Jarvis")
+    assert finding == Finding("ok", "name: pymicro-wakeword listens for “Hey Jarvis”")

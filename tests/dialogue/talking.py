@@ -28,7 +28,7 @@ from voxtui.dialogue.events import (
     StateChanged,
     TurnFinished,
 )
-from voxtui.dialogue.protocols import Past, Skills
+from voxtui.dialogue.protocols import NameDetector, Past, Skills
 from voxtui.dialogue.timestamps import Turn
 from voxtui.settings.schema import (
     BrainConfig,
@@ -83,6 +83,7 @@ def talking(
     fallback_devices: Callable[[], tuple[FakeMicrophone, FakeSpeaker]] | None = None,
     overhearing: LoudIsSpeech | None = None,
     detector: LoudIsSpeech | None = None,
+    name_detector: NameDetector | None = None,
     loaded: bool = True,
     sound_system: Callable[[], object] = lambda: None,
     skills: Skills | None = None,
@@ -109,6 +110,7 @@ def talking(
         config=config or Config(),
         fallback_devices=fallback_devices,
         overhearing=overhearing,
+        name_detector=name_detector,
         sound_system=sound_system,
         skills=skills,
         captions=captions,

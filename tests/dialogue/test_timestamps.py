@@ -40,6 +40,11 @@ def test_drafted_tokens_have_no_speed():
     assert turn(tokens=40, drafted=30, **times).tokens_per_s == pytest.approx(50)
 
 
+def test_an_opening_before_the_prompt_was_read_has_no_speed():
+    times = {"released": 0.0, "first_token": 0.1, "prefilled": 0.5, "last_token": 0.7}
+    assert turn(tokens=12, drafted=1, **times).tokens_per_s == pytest.approx(50)
+
+
 def test_a_turn_with_hidden_work_whose_drafted_tokens_are_unknown_has_no_speed():
     times = {"released": 0.0, "first_token": 0.1, "last_token": 0.3}
     assert turn(tokens=40, **times).tokens_per_s is None

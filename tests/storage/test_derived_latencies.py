@@ -233,3 +233,12 @@ def test_turns_of_another_path_begin_their_own_percentiles():
         session.add(replace(made, path=path))
     assert [round(value) for value in TTFT.values(session.warm)] == [4, 5]
     assert len(session.all) == 5
+
+
+def test_a_prompt_that_is_read_beside_the_voice_is_no_stage_of_its_own():
+    marks = {"transcribed": 0.06, "first_token": 0.07, "prefilled": 0.5, "first_audio": 0.1}
+    assert [(stage.name, stage.end) for stage in stages(marks)] == [
+        ("recognise", 0.06),
+        ("token", 0.07),
+        ("voice", 0.1),
+    ]

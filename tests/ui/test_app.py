@@ -8,6 +8,8 @@ from random import Random
 import pytest
 from msgspec import structs
 from textual import events
+from textual.geometry import Offset
+from textual.selection import Selection
 from textual.widgets import Input, OptionList
 
 from tests.fakes import SECONDS, make_factories
@@ -412,6 +414,20 @@ async def test_text_can_be_selected_and_copied():
         await s.pilot.hover(offset=(x + 5, row))
         await s.pilot.mouse_up(offset=(x + 9, row))
         assert s.app.screen.get_selected_text() in ("An answer", "An answer.")
+
+
+async def test_a_selection_that_became_shorter_is_not_copied():
+    async with screen() as s:
+        turn(s, answer="An answer.")
+        await s.settle()
+        below = s.app.transcript.virtual_size.height
+        turn(s, answer="Another.")
+        await s.settle()
+        selection = Selection(Offset(0, below), Offset(4, below))
+        s.app.main.selections = {s.app.transcript: selection}
+        await s.press("up", "delete", "ctrl+y")
+        await s.settle()
+        assert any("answer was handed" in toast for toast in s.toasts)
 
 
 # Keys.

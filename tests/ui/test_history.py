@@ -164,6 +164,15 @@ async def test_nothing_is_stored_before_a_person_says_so(home) -> None:
         assert load_config(None, (), {}).config.session.keep is True
 
 
+async def test_words_are_no_yes(home) -> None:
+    async with writing() as s:
+        s.app.main.action_history()
+        await until(s, lambda: isinstance(s.app.screen, Question))
+        await s.press("H", "i", "enter")
+        await until(s, lambda: ("say", "Hi") in s.engine.calls)
+        assert load_config(None, (), {}).config.session.keep is None
+
+
 async def test_no_is_remembered_too(home) -> None:
     async with writing() as s:
         s.app.main.action_history()

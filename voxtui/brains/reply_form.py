@@ -1,8 +1,8 @@
 """Choose how a reply begins and how long it is, by the kind of the request.
 
-A small model answers better after given first words: "Then" takes up what was just told, "First,"
-begins the steps at once, "Because" gives a reason. They cost a few tokens of prompt only where they
-are used, unlike an instruction about the same. A grammar of llama.cpp limits the length.
+A small model answers better after given first words: "First," begins the steps at once, "Because"
+gives a reason. What the user tells gets the reaction of a list that the model finds most likely.
+A grammar of llama.cpp limits the length.
 """
 
 from __future__ import annotations
@@ -22,12 +22,22 @@ IN_VERSE = "(Answer with four short lines that rhyme.)"
 LONGEST_REQUEST = 200
 """Maximum characters of a casual request; a longer text gets no form."""
 
-_UNSPEAKABLE = r"\[\]{}<>*#`\n\u2E80-\u9FFF\uAC00-\uD7AF\uFF00-\uFFEF"
-"""Characters of placeholders such as [date], of lists and of code, and East Asian ones. The chat
-model sometimes writes them, and no voice here can speak them."""
+_SIGNS = r"\[\]{}<>*#`\n"
+"""Signs of placeholders such as [date], of lists and of code."""
 
-SPEAKABLE = rf"root ::= [^{_UNSPEAKABLE}]*"
-"""The grammar of replies that can be spoken, of any length."""
+_EAST_ASIAN = r"\u2E80-\u9FFF\uAC00-\uD7AF\uFF00-\uFFEF"
+
+SPEAKABLE = rf"root ::= [^{_SIGNS}{_EAST_ASIAN}]*"
+"""The grammar of replies that can be spoken, of any length. The chat model sometimes slips into
+Chinese, which no voice here can speak."""
+
+_FOREIGN = r"\u0370-\u1DFF\u2C00-\u2DFF\u2E80-\uD7FF\uE000-\uFFEF\U00010000-\U0010FFFF"
+"""Letters of any script but Latin, and pictures such as emoji."""
+
+_HAS_FOREIGN = re.compile(f"[{_FOREIGN}]")
+
+_UNSPEAKABLE = _SIGNS + _FOREIGN
+"""Characters that no reply has in a conversation in Latin letters."""
 
 _ENDS = ".!?。।؟"
 _END = re.compile(rf"[{_ENDS}]+[\"'”’)]*(?=\s|$)")
@@ -69,9 +79,6 @@ _UNHELPFUL = (
 
 _EVASIVE = (" both", " it depends", " it really depends", " that it depends", " it's up to")
 """Phrases that are avoided after an opening, because an opinion was requested."""
-
-_AGREEING = (" a fact", " accurate", " correct", " right", " true")
-"""Words that are avoided after "That's", because a small model confirms whatever it is told."""
 
 _UNTOLD = ("I don't know, you", "You haven't told", "No, you haven't")
 """Beginnings that are avoided unless a fact about the user was requested."""
@@ -205,16 +212,6 @@ _MIRRORED = {
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """A pattern of words, and the form of their answer."""
-
-    pattern: re.Pattern[str]
-    form: ReplyForm
-    topic: bool
-    """whether the opening ends with the subject of the user's words before"""
-
-
 _TABLES = tomllib.loads(Path(__file__).with_name("reply_forms.toml").read_text(encoding="utf-8"))
 
 
@@ -232,12 +229,10 @@ def _rule(
     words: list[str],
     opening: str = "",
     sentences: tuple[int, int] = (1, 3),
-    topic: bool = False,
     starts: Sequence[str] = (),
-) -> _Rule:
+) -> tuple[re.Pattern[str], ReplyForm]:
     least, most = (len(starts),) * 2 if starts else sentences
-    form = ReplyForm(opening, least, most, starts=tuple(map(_with_parts, starts)))
-    return _Rule(_pattern(*words), form, topic)
+    return _pattern(*words), ReplyForm(opening, least, most, starts=tuple(starts))
 
 
 _WORDS = {
@@ -246,24 +241,15 @@ _WORDS = {
     if name != "alike"
 }
 
-_RULES = {
-    name: [_rule(**row) for row in rows]
-    for name, rows in _TABLES.items()
-    if name not in ("parts", "words", "facts")
-}
+_REACTIONS = tuple("|".join(row) for row in _TABLES["reactions"]["rows"])
+
+_RULES = {name: [_rule(**row) for row in _TABLES[name]] for name in ("request", "later")}
 
 
 def as_read(words: str) -> str:
-    """Return the user's words as the model reads them, with a note if they request a poem.
-
-    A stated fact is read as the question for it: a small model agrees with "Sydney is the capital
-    of Australia", but answers the question correctly.
-    """
-    if len(words) > LONGEST_REQUEST:
-        return words
-    _, question = _fact(words)
-    is_poem = _WORDS["poem"].search(words.lower())
-    return question or (f"{words.strip()}\n{IN_VERSE}" if is_poem else words)
+    """Return the user's words as the model reads them: with a note if they request a poem."""
+    is_poem = len(words) <= LONGEST_REQUEST and _has(words.lower(), "poem")
+    return f"{words.strip()}\n{IN_VERSE}" if is_poem else words
 
 
 def is_untold(words: str, past: Past, instruction: str = "") -> bool:
@@ -315,55 +301,38 @@ def _may_tell(turn: PastTurn, subjects: set[str]) -> bool:
     )
 
 
-def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
-    """Return the form of the answer to the user's complete words, after the words in `past`."""
+def reply_form(words: str, past: Sequence[str] = (), replies: Sequence[str] = ()) -> ReplyForm:
+    """Return the form of the answer to the user's complete words.
+
+    `past` are his earlier words, `replies` the earlier answers.
+    """
     plain = _plain(words)
     if len(words) > LONGEST_REQUEST or _has(plain, "harmful") or _has(plain, "verse"):
         return FREE
-    is_question = words.rstrip(" '\"").endswith("?")
-    tells = not is_question and _has(plain, "statement")
+    if any(map(_HAS_FOREIGN.search, (words, *past))):
+        return FREE
+    avoided = _avoided(words, past, replies)
     sentences = (plain, _plain(re.split(r"(?<=[.!?]) +", words.strip())[-1]))
-    rules = (rule for table in _tables(words, plain, past, tells) for rule in _RULES[table])
-    avoided = _avoided(words, past)
-    if opening := _fact(words)[0]:
-        return ReplyForm(opening)
-    for rule in rules:
-        if any(map(rule.pattern.search, sentences)):
-            form = replace(rule.form, avoided=_EVASIVE if rule.form.opening else avoided)
-            topic = _topic(past[-1]) if rule.topic and past else ""
-            opening = f"{form.opening} {_capitalised(topic)}" if topic else form.opening
-            return replace(form, opening=opening)
+    for pattern, form in (*(_RULES["later"] if past else ()), *_RULES["request"]):
+        if any(map(pattern.search, sentences)):
+            return replace(form, avoided=_EVASIVE if form.opening else avoided)
+    if any(_has(_plain(before), "story") for before in past) and _has(plain, "goes_on"):
+        return ReplyForm(least=4, most=6, avoided=avoided)
+    is_question = words.rstrip(" '\"").endswith("?")
     if past and is_question and (subject := _subject(words)):
         return ReplyForm(subject)
-    if not tells or _language(words):
+    if subject := repeated_subject(words):
+        return ReplyForm(subject)
+    if is_question or not _has(plain, "statement"):
         return ReplyForm(avoided=avoided)
-    if _has(plain, "scheduled") and (topic := _topic(words)):
-        return ReplyForm(f"All right, {topic}")
-    if any(_has(_plain(before), "advice") for before in past[-3:]):
-        return ReplyForm("Then")
-    return ReplyForm("That's", 2, 2, _AGREEING, ("", _with_parts("{reaction}")))
-
-
-def _tables(words: str, plain: str, past: Sequence[str], tells: bool) -> list[str]:
-    """Return the names of the tables whose rules may match the words, in order."""
-    if language := _language(words):
-        return [language]
-    tables = ["request"]
-    if past:
-        tables.insert(0, "later")
-    for earlier in ("verse", "story"):
-        if any(_has(before.lower(), earlier) for before in past):
-            tables.insert(0, earlier)
-    if tells and not _has(plain, "negated"):
-        tables.insert(0, "statement")
-    return ["loss", *tables] if tells else tables
+    return ReplyForm(least=2, most=2, starts=_REACTIONS)
 
 
 def _has(plain: str, words: str) -> bool:
     return bool(_WORDS[words].search(plain))
 
 
-def _avoided(words: str, past: Sequence[str]) -> tuple[str, ...]:
+def _avoided(words: str, past: Sequence[str], replies: Sequence[str]) -> tuple[str, ...]:
     """Return the beginnings that the reply to `words` must not have.
 
     A fact that the user told may be repeated, such as "I live in Oslo.", which is better than no
@@ -371,14 +340,14 @@ def _avoided(words: str, past: Sequence[str]) -> tuple[str, ...]:
     """
     plain = _plain(words)
     mine, yours = _has(plain, "mine"), _has(plain, "yours")
-    avoided = [*_UNHELPFUL, *_parroted(words)]
+    avoided = [*_UNHELPFUL, *_parroted(words), *filter(None, map(_first_words, replies[-2:]))]
     if not mine:
         avoided += _UNTOLD
     if not yours and ("?" in words or _has(plain, "statement")):
         avoided += _UNABLE
     is_known = any(_has(_plain(before), "mine") for before in past)
-    if mine and not yours and not is_known and _has(plain, "about_user"):
-        avoided += _AS_USER
+    if mine and not yours and _has(plain, "about_user"):
+        avoided += ("I'm a",) if is_known else _AS_USER
     return tuple(avoided)
 
 
@@ -387,9 +356,10 @@ def _plain(words: str) -> str:
     return _WORDS["polite"].sub("", _WORDS["greeting"].sub("", plain))
 
 
-def _language(words: str) -> str:
-    """Return `german` or `spanish`, or empty for any other language."""
-    return next((name for name in ("german", "spanish") if _has(words.lower(), name)), "")
+def _first_words(reply: str) -> str:
+    """Return the first three words of an earlier reply, which the next one is not to repeat."""
+    match = re.match(r"(?:[\w',]+ ){2}[\w']+", reply)
+    return match[0] if match else ""
 
 
 def _subject(words: str) -> str:
@@ -404,31 +374,20 @@ def _subject(words: str) -> str:
     return f"{_capitalised(subject)}{comma}"
 
 
-def _topic(words: str) -> str:
-    """Return the subject of a sentence such as "My train leaves", from the listener's view."""
-    match = re.match(r"(?:(my|our) (\w+)|(i|we) (?=have|\w+ (?:on|at|in)\b))", words.lower())
-    return "" if match is None else f"your {match[2]}" if match[1] else "you"
-
-
 def _capitalised(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
 
-def _fact(words: str) -> tuple[str, str]:
-    """Return the beginning of the fact that the user states, and the question that it answers.
-
-    Both are empty if there is no fact, and the question if he wants to know more.
-    """
-    plain = words.replace("’", "'").strip(" .!?")
-    for pattern, opening, question in _FACTS:
-        if match := pattern.search(plain):
-            rest = plain[match.end() :].strip(" ,").lower()
-            ends = not rest or rest in ("right", "correct") or "n't" in rest
-            return _capitalised(match.expand(opening)), match.expand(question) if ends else ""
-    return "", ""
+def repeated_subject(words: str) -> str:
+    """Return the beginning of the answer to a question of knowledge; empty for other words."""
+    plain = _CONTRACTED.sub(r"\1 is", words.replace("’", "'").strip(" .,;:!?"))
+    matches = ((pattern.fullmatch(plain), begins) for pattern, begins in _QUESTIONS)
+    found = next((match.expand(begins) for match, begins in matches if match), "")
+    return _capitalised(found)
 
 
-_FACTS = [(_pattern(words), *said) for words, *said in _TABLES["facts"]["rows"]]
+_CONTRACTED = re.compile(r"^(what|who|where|how)'s\b", re.IGNORECASE)
+_QUESTIONS = [(_pattern(words), begins) for words, begins in _TABLES["questions"]["rows"]]
 
 
 def _parroted(words: str) -> tuple[str, ...]:

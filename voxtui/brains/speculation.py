@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable
 from functools import partial
 from threading import Event as Flag
 from typing import Any, Generic, TypeVar, cast
@@ -121,7 +121,7 @@ class Speculation(ABC, Generic[T]):
         with self._changed:
             return self._changed.wait_for(lambda: self.ended, seconds)
 
-    def tokens(self) -> Iterator[T]:
+    def tokens(self) -> Generator[T]:
         """Yield the tokens as they come, until a cancel. Raises the error of the computation."""
         count = 0
         try:

@@ -82,7 +82,7 @@ class Engine:
         self._components = Components(
             SoundDevices(devices, self.push, self._microphone_lost), models, self._config, emit
         )
-        self._listener = Listener(models.detector, self._config)
+        self._listener = Listener(models.detector, self._config, models.name_detector)
         overhearing = models.overhearing
         self._detectors = [detector for detector in (models.detector, overhearing) if detector]
         self._barge_in = VoiceBargeIn(overhearing, self._config) if overhearing else None
@@ -326,8 +326,7 @@ class Engine:
         for event in self._components.devices.open():
             self._emit(event)
         try:
-            for detector in self._detectors:
-                warm_up(detector)
+            warm_up(self._detectors, self._listener.name_detector)
             past = self._history.past
             options = self._dialogue.options if past else self._dialogue.timed_options(past)
             self._components.load(options)

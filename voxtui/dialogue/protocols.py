@@ -214,6 +214,14 @@ class SpeechDetector(Protocol):
         ...
 
 
+class NameDetector(Protocol):
+    """Hears the name (`vad.name`) in sound. It may load at the first call, and raise ModelError."""
+
+    def heard(self, frame: Frame) -> bool:
+        """Return True if the name ends in this frame, or ended just before it."""
+        ...
+
+
 class Brain(Protocol):
     """Turns an utterance or a text into tokens. Called on the engine's thread, except as noted.
 
@@ -372,6 +380,11 @@ class Skills(Protocol):
 
         The engine runs a returned ToolCall. Called on a worker thread; takes about a millisecond.
         """
+        ...
+
+    @property
+    def rang(self) -> bool:
+        """True while something rings, and for a short time after it."""
         ...
 
     def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:

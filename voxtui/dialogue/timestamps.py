@@ -162,13 +162,16 @@ class Turn:
     def tokens_per_s(self) -> float | None:
         """Tokens per second between the first and the last token, without drafted tokens.
 
+        If the first one came before the prompt was read, the speed is that of the model's own.
         None for fewer than FEWEST_DECODED tokens, because the first was partly computed before, and
         for a turn that no model answered.
         """
         if self.brain == SKILL or (self.drafted is None and self.speculative_s):
             return None
-        span = self.ms(Milestone.LAST_TOKEN, since=Milestone.FIRST_TOKEN)
-        decoded = self.tokens - max(self.drafted or 0, 1)
+        opened = (self.ms(Milestone.PREFILLED, since=Milestone.FIRST_TOKEN) or 0.0) > 0
+        since = Milestone.PREFILLED if opened else Milestone.FIRST_TOKEN
+        span = self.ms(Milestone.LAST_TOKEN, since)
+        decoded = self.tokens - max(self.drafted or 0, 1) - opened
         return decoded / (span / 1000) if span and decoded >= FEWEST_DECODED else None
 
     def as_json(self) -> dict[str, Any]:

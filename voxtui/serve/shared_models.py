@@ -192,8 +192,7 @@ def warm_pool(config: Config, notify: Callable[[str], object]) -> Generator[Pool
                 voice = loaders.load(lambda part: part.warm_up(lambda step, fraction: None)).part
                 stack.callback(voice.close)
             detectors = build_detector(config), build_detector(config)
-            for detector in detectors:
-                warm_up(detector)
+            warm_up(detectors)
             sets.append(ModelSet(recognise, detectors[0], voice, brain, detectors[1]))
         yield Pool(sets)
 

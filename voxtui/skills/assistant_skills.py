@@ -183,9 +183,13 @@ class AssistantSkills:
                 finally:
                     self._changed.set()
 
+    @property
+    def rang(self) -> bool:
+        return self._alarm.just_rang(utc(self.now()))
+
     def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
         ringing = self._alarm
-        rings = bool(ringing.entries) or (snooze and ringing.just_rang(utc(self.now())))
+        rings = bool(ringing.entries) or (snooze and self.rang)
         if rings or missed:
             self._stop = (snooze, missed)
             self._changed.set()
@@ -196,7 +200,7 @@ class AssistantSkills:
     def _obey(self, orders: Mapping[str, float]) -> str | None:
         """Return the answer to `orders` about what rings or rang, or None if nothing does."""
         missed = any(entry.missed for entry in self._entries.all)
-        rang = self._alarm.just_rang(utc(self.now()))
+        rang = self.rang
         if missed and "clear" in orders and not self._alarm.entries:
             self.stop_ringing(missed=True)
             return "Cleared."
@@ -254,6 +258,7 @@ class AssistantSkills:
     def _look(self) -> float:
         """Report changes of the files, ring what is due, and return seconds to the next look."""
         self._carry_out_stop()
+        known = self._entries
         self._read()
         now = utc(self.now())
         due = self._entries.next_due
@@ -265,7 +270,7 @@ class AssistantSkills:
         if clock_set:
             self._alarm.move(clock_set)
             with self._store.changing() as change:
-                change.entries = timer_alarm.moved(change.entries, clock_set)
+                change.entries = timer_alarm.moved(change.entries, known, clock_set)
             return 0.0
         self._announce(due, now)
         if due is not None and due <= now:

@@ -106,15 +106,16 @@ def ring_due(entries: Entries, now: datetime) -> tuple[Entries, list[tuple[Entry
     return Entries(tuple(after)), due
 
 
-def moved(entries: Entries, by: timedelta) -> Entries:
+def moved(entries: Entries, known: Entries, by: timedelta) -> Entries:
     """Return the entries with the same time left for running timers, after the clock was set.
 
-    Reminders stay, because they are for a time of day.
+    Only timers of `known` move, because a newer one was set by the new clock. Reminders stay,
+    because they are for a time of day.
     """
     return Entries(
         tuple(
             replace(entry, due=entry.due + by)
-            if isinstance(entry, Timer) and entry.due is not None and not entry.missed
+            if isinstance(entry, Timer) and entry in known.all and entry.due and not entry.missed
             else entry
             for entry in entries.all
         )

@@ -228,12 +228,13 @@ def stages(timestamps: Mapping[str, float], speculative_s: float = 0.0) -> list[
     """Return the stages that `timestamps` (seconds from the release) reached, hidden work first.
 
     A stage begins where the previous one ended. A stage that ended before the release has no
-    length.
+    length. A prompt that was read after the first token, beside the voice, is part of the writing.
     """
     reached = [Stage("hidden", -speculative_s, 0.0, hidden=True)] if speculative_s > 0 else []
-    at = 0.0
+    at, first = 0.0, timestamps.get(Milestone.FIRST_TOKEN, math.inf)
     for name, mark in _PATH:
-        if (seconds := timestamps.get(mark)) is not None:
+        seconds = timestamps.get(mark)
+        if seconds is not None and (seconds <= first or mark is not Milestone.PREFILLED):
             end = max(at, seconds)
             reached.append(Stage(name, at, end))
             at = end

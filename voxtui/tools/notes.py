@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Event as Flag
 
@@ -13,7 +12,7 @@ from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import InputError, one_line
 from voxtui.settings.files import append_line, file_errors, read_file
 from voxtui.skills.rules.normalise import strip_courtesy
-from voxtui.tools.words import LONGEST_REQUEST, request, tool
+from voxtui.tools.words import LONGEST_REQUEST, pattern, request, tool
 
 FILE_BYTES = 2_000_000
 LONGEST_NOTE = 500
@@ -27,16 +26,7 @@ _NO_NOTE = re.compile(
     r"|\?\s*$|(?:do|can|could|did) you remember", re.IGNORECASE,
 )  # fmt: skip
 
-_POLITE = re.compile(r"(?:please|(?:could|can|would|will) you)\b", re.IGNORECASE)
-_REPORT = re.compile(
-    r"\b(?:say|says|said|tells?|told|asks?|asked|wrote|sings|sang)\b"
-    r"|(?:\b(?:if|whether|not|never)\b|n't\b)(?=[^.!?]*$)",
-    re.IGNORECASE,
-)  # fmt: skip
-_FILLERS = re.compile(
-    r"(?:(?:oh|right|um|uh|er|ok|okay|so|well|listen|look|now|hang on|sorry|yes|yeah|hey|vox|and"
-    r"|by the way|before i forget)\b\W*)+", re.IGNORECASE,
-)  # fmt: skip
+_FILLER = re.compile(f"^{pattern('filler')}", re.IGNORECASE)
 
 
 class Note(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,31 +42,15 @@ def note_in(words: str) -> str | None:
     words = re.sub(r"(?i),? (?:would|could|will|can) you\?\s*$", "", one_line(words))
     if len(words) > LONGEST_REQUEST:
         return None
-    for lead, order, is_reported in _orders(words.replace("’", "'")):
-        if order.endswith("?") and not re.match(r"(?i)(?:could|would|will|can) you ", order):
-            continue
-        text = strip_courtesy(order.rstrip(" .!?").replace("'d like", " would like"))
-        found = request("remember", re.sub(r"^(\w+(?: vox)?), ", r"\1 ", text, flags=re.IGNORECASE))
-        if found is None or (is_reported and "text" in found):
-            continue
-        note = found.get("text", lead).strip(" ,")
-        if note and not _NO_NOTE.fullmatch(note):
-            return msgspec.json.encode(Note(note)).decode()
-    return None
-
-
-def _orders(words: str) -> Iterator[tuple[str, str, bool]]:
-    """Yield the words before a possible order at the end of `words`, that order, and a flag.
-
-    True: those words report what somebody said, so that the order may be his.
-    """
-    yield "", words, False
-    for end in re.finditer(r"[.!?:;] +|,? so |, ", words):
-        lead, order = words[: end.start()], words[end.end() :]
-        is_report, is_polite = _REPORT.search(words, 0, end.end() - 1), _POLITE.match(order)
-        is_sentence = not end[0].startswith((",", " ")) or "so" in end[0]
-        if _FILLERS.fullmatch(lead) or is_polite or (is_sentence and not is_report):
-            yield _FILLERS.sub("", lead, count=1), order, bool(is_report and not is_sentence)
+    order = _FILLER.sub("", words.replace("’", "'"), count=1)
+    if order.endswith("?") and not re.match(r"(?i)(?:could|would|will|can) you ", order):
+        return None
+    text = strip_courtesy(order.rstrip(" .!?").replace("'d like", " would like"))
+    found = request("remember", re.sub(r"^(\w+(?: vox)?), ", r"\1 ", text, flags=re.IGNORECASE))
+    note = found["text"].strip(" ,") if found else ""
+    return (
+        None if _NO_NOTE.fullmatch(note) or not note else msgspec.json.encode(Note(note)).decode()
+    )
 
 
 def query_in(words: str) -> str | None:

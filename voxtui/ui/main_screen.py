@@ -215,6 +215,12 @@ class MainScreen(PromptScreen):
     def action_clip(self, number: int) -> None:
         self._do(partial(self.session.play_clip, number))
 
+    def get_selected_text(self) -> str | None:
+        try:
+            return super().get_selected_text()
+        except IndexError:  # Textual's, if what was selected has become shorter
+            return None
+
     def action_copy(self) -> None:
         if text := self.get_selected_text():
             self.program.copy_to_clipboard(text)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fakes import Flag
-from voxtui.brains.embedded.chat_process import ChatRequest
+from voxtui.brains.embedded.chat_process import ChatRequest, Speed
 from voxtui.brains.embedded.recogniser import Heard
 
 
@@ -40,11 +40,13 @@ class ScriptedChat:
 
     def __init__(self, *texts: str) -> None:
         self.texts = texts or ("It ", "is ", "so.")
+        self.speed = Speed()
         self.prompts: list[str] = []
         self.seeds: list[int] = []
         self.schemas: list[str] = []
         self.grammars: list[str | None] = []
         self.before: Callable[[str], object] = lambda prompt: None
+        self.reading: Callable[[str], object] = lambda prompt: None
         self.between: Callable[[str], object] = lambda text: None
         self.loading: Callable[[Flag], object] = lambda stop: None
 
@@ -63,7 +65,9 @@ class ScriptedChat:
         self.grammars.append(request.grammar)
         self.seeds.append(request.sampling.seed)
         self.before(prompt)
-        if on_prefilled(len(prompt), len(prompt)):
+        stopped = on_prefilled(0, len(prompt))
+        self.reading(prompt)
+        if on_prefilled(len(prompt), len(prompt)) or stopped:
             return False
         texts = self.texts[: request.max_tokens]
         for number, text in enumerate(texts, 1):

@@ -189,6 +189,17 @@ def test_a_grammar_keeps_placeholders_out_of_replies() -> None:
 
 
 @pytest.mark.slow
+def test_a_reply_in_latin_letters_has_no_other_ones() -> None:
+    llama = Llama(512, grammar=reply_form("How do you say hello in Russian?").grammar())
+    llama.load(model_file(SMALL))
+    try:
+        text = "".join(generated(llama, "Привет 😀 как дела? Привет 😀 как", 30, True))
+        assert text and all(letter < "\u0370" or "\u1e00" <= letter < "\u2c00" for letter in text)
+    finally:
+        llama.close()
+
+
+@pytest.mark.slow
 def test_a_story_has_a_plot_however_small_the_model_is() -> None:
     words = "Tell me a story about a fox."
     form = reply_form(words)

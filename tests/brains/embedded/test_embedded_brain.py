@@ -482,11 +482,39 @@ def test_a_reply_begins_with_its_opening_and_keeps_to_its_length(brain: Scripted
     first, *others = replied(brain.brain, "Give me a plan for Sunday.")
     assert brain.chat.prompts[-1].endswith(f"{ASK}{form.opening}")
     assert brain.chat.grammars[-1] == form.grammar()
-    assert first.startswith(form.opening)
+    assert first == form.opening
     assert not any(form.opening in text for text in others)
     free = replied(brain.brain, "Give me a plan for Sunday.", ReplyOptions("Be a pirate."))
     assert not free[0].startswith(form.opening)
     assert brain.chat.prompts[-1].endswith(ASK)
+
+
+def test_a_reply_may_not_begin_as_the_last_one(brain: Scripted) -> None:
+    past = (PastTurn("Hello.", "Hello.", (Token("It is good"), Token(" that you came."))),)
+    replied(brain.brain, "Is it late?", past=past)
+    form = reply_form("Is it late?", ["Hello."], ["It is good that you came."])
+    assert "It is good" in form.avoided
+    assert brain.chat.grammars[-1] == form.grammar()
+
+
+@pytest.mark.parametrize("seconds", [0.001, 1000.0])
+def test_an_opening_is_spoken_while_the_model_reads_unless_the_rest_would_be_late(
+    brain: Scripted, seconds: float
+) -> None:
+    soon, opened, read = seconds < 1, Flag(), Flag()
+    brain.chat.speed.read(10, 10 * seconds)
+
+    def reading(prompt: str) -> None:
+        if soon:
+            assert opened.wait(SECONDS)
+        read.set()
+
+    brain.chat.reading = reading
+    for item in brain.brain.reply(TurnRequest((), "What is the capital of Norway?")):
+        if item == Token("The capital of Norway is"):
+            assert read.is_set() != soon
+            opened.set()
+    assert opened.is_set()
 
 
 def replied(

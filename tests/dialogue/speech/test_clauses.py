@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -62,7 +64,8 @@ def test_text_is_cut_where_a_speaker_would_breathe(text: str, expected: list[str
         ("a **very bold", None),
         ("see [the long page", None),
         ("is 10 - 4 = 6", None),
-        ("Dr. Smith and", None),
+        ("Dr. Smith and", "Dr. Smith"),
+        ("Dr. Smith went", None),
         ("one word", None),
         ("```python\nprint(1, 2)\n", None),
     ],
@@ -88,7 +91,30 @@ def test_an_abbreviation_does_not_end_a_clause() -> None:
 
 @pytest.mark.parametrize("text", ["It is 100.5 metres high.", "It is www.example.org today."])
 def test_a_full_stop_in_a_number_or_an_address_does_not_end_a_clause(text: str) -> None:
-    assert list(clauses(iter(text))) == [text]
+    tokens = re.findall(r" ?\w+|\W", text)
+    assert list(clauses(iter(tokens))) == [text]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "first"),
+    [
+        (("The capital of Norway is",), "The capital of Norway"),
+        (("The", " little", " prince", " was"), "The little prince"),
+        (("In", " the", " evening,"), "In the evening,"),
+        (("When", " the", " are", "na"), None),  # a token that ends within a word
+        (("Cats", " purr", " when", " they", " are"), None),
+    ],
+)
+def test_the_first_clause_ends_with_the_token_that_shows_its_end(
+    tokens: tuple[str, ...], first: str | None
+) -> None:
+    def until_the_end() -> Iterator[str]:
+        yield from tokens
+        ended.append(True)
+
+    ended: list[bool] = []
+    found = next(clauses(until_the_end()))
+    assert (found, bool(ended)) == (first or "".join(tokens), first is None)
 
 
 def test_a_block_of_code_is_one_clause_and_not_read_aloud() -> None:

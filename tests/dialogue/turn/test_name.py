@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 
+import numpy as np
 import pytest
 
 from tests.dialogue.talking import notices, talking
 from tests.dialogue.turn.test_skills import ClockOnly
 from tests.fakes import ScriptedBrain, frames
-from voxtui.dialogue.data import FRAME_SECONDS, SKILL
-from voxtui.dialogue.events import Caption, UserWords
+from voxtui.dialogue.data import FRAME_SECONDS, SKILL, Frame
+from voxtui.dialogue.events import Caption, Captured, UserWords
 from voxtui.dialogue.listening.name import after_name
 from voxtui.dialogue.protocols import SkillAnswer, SkillRequest, TurnRequest
 from voxtui.dialogue.timestamps import Outcome
 from voxtui.dialogue.turn import turn_taking
 from voxtui.settings.schema import Config, VadConfig
 
+JARVIS = Config(vad=VadConfig(hands_free=True, name="Hey Jarvis"))
 NAMED = Config(vad=VadConfig(hands_free=True, name="Hey Vox"))
+
+CALL = 0.99
+"""The sample value of the fake name."""
 
 
 class Hears(ScriptedBrain):
@@ -31,6 +37,28 @@ class Hears(ScriptedBrain):
     def reply(self, request: TurnRequest) -> Iterator:
         self._heard = self.words.pop(0)
         yield from super().reply(request)
+
+
+class VeryLoudIsName:
+    """FakeNameDetector: a frame at full scale ends the name."""
+
+    def heard(self, frame: Frame) -> bool:
+        return float(np.abs(frame.samples).max()) >= CALL
+
+
+@pytest.fixture
+def call():
+    """Return a function that says the name and something hands-free, and returns the turn."""
+    numbers = count()
+
+    def call(talk):
+        at = 10.0 + next(numbers) * 100 * FRAME_SECONDS
+        sound = frames("......xxxxxxxxxxxx" + "." * 26, at)
+        sound[14] = replace(sound[14], samples=np.full_like(sound[14].samples, CALL))
+        talk.microphone.push(sound)
+        return talk.turn()
+
+    return call
 
 
 @pytest.fixture
@@ -116,3 +144,47 @@ def test_what_rings_is_stopped_without_the_name_and_no_rule_answers_anybody_else
         assert (stopped.heard, stopped.reply) == ("Stop.", "Okay.")
         turn = utter(talk)
         assert (turn.brain, turn.heard) == (SKILL, "what time is it?")
+
+
+def test_with_a_detector_no_brain_hears_what_has_no_name(utter, call):
+    brain = Hears("Hey Jarvis, how old is the moon?")
+    with talking(brain, config=JARVIS, name_detector=VeryLoudIsName()) as talk:
+        talk.microphone.push(frames("......xxxxxxxxxxxx" + "." * 26, 1.0))
+        turn = call(talk)
+        assert (turn.number, turn.heard, turn.reply) == (1, "how old is the moon?", "Yes.")
+        assert len(brain.listened) == 1
+        (utterance,) = talk.events.of(Captured)
+        assert utterance.utterance.speech[0][0] < 0.3  # the name is in it
+
+
+def test_a_detected_name_is_believed_however_the_recogniser_spells_it(call):
+    brain = Hears("A Jervis, how old is it?", "Right, hey Jarvis, how old is the moon?", None)
+    with talking(brain, config=JARVIS, name_detector=VeryLoudIsName()) as talk:
+        assert call(talk).heard == "A Jervis, how old is it?"
+        assert call(talk).heard == "how old is the moon?"
+        without_words = call(talk)
+        assert (without_words.outcome, without_words.reply) == (Outcome.ANSWERED, "Yes.")
+
+
+def test_after_a_detected_name_alone_the_next_utterance_needs_none(utter, call, monkeypatch):
+    brain = Hears("Hey Jarvis.", "How old is the moon?", "Hey Jarvis, and the sun?")
+    with talking(brain, config=JARVIS, name_detector=VeryLoudIsName()) as talk:
+        assert call(talk).reply == "Yes?"
+        assert utter(talk).heard == "How old is the moon?"
+        talk.microphone.push(frames("......xxxxxxxxxxxx" + "." * 26, 18.0))
+        assert call(talk).heard == "and the sun?"
+
+
+def test_what_rings_is_stopped_without_a_detected_name(utter):
+    class Rings(ClockOnly):
+        """FakeSkills: something rings."""
+
+        rang = True
+
+        def answer(self, request: SkillRequest) -> SkillAnswer | None:
+            return SkillAnswer("Okay.") if request.words == "Stop." else None
+
+    with talking(
+        Hears("Stop."), config=JARVIS, name_detector=VeryLoudIsName(), skills=Rings()
+    ) as talk:
+        assert utter(talk).reply == "Okay."

@@ -31,6 +31,7 @@ class ClockOnly:
     """FakeSkills: answers words about the time, and notes everything it was asked."""
 
     tools = ()
+    rang = False
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, bool]] = []

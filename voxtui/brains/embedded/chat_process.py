@@ -10,13 +10,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from math import inf
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import median
 from threading import Event as Flag
 
 from voxtui.brains.prompting import after_clock
@@ -33,6 +37,17 @@ serve(Connection(int(sys.argv[1])))
 """
 """Code of the process. It is not started by the `multiprocessing` module, because that starts a
 second process to watch the first one, with the screen's standard error."""
+
+FEWEST_READ = 4
+"""Minimum number of tokens of a batch whose time is measured."""
+
+BATCH = 32
+"""Number of tokens of a prompt that are evaluated at once. A larger one takes less time per token,
+but the next prompt waits for its end after a cancel: 0.5 s, or 1.3 s beside many programs, mostly
+while somebody speaks it."""
+
+RECENT = 5
+"""Number of batches, and of tokens, whose median counts: other programs slow some of them down."""
 
 SOCKET = "chat.sock"
 
@@ -56,7 +71,7 @@ class Setup:
 
     All prompts begin with `prefix`; `prefix_directory` stores its state for the next start.
     `grammar` (GBNF) limits all replies, unless it is empty. `batch` is the number of tokens that
-    are evaluated at once; 0 for as many as a cancel may wait for.
+    are evaluated at once.
     """
 
     path: Path
@@ -64,7 +79,7 @@ class Setup:
     prefix: str = ""
     prefix_directory: Path | None = None
     grammar: str = ""
-    batch: int = 0
+    batch: int = BATCH
     tool_prefix: str = ""
     """the beginning of all questions about tools; empty without tools"""
 
@@ -107,6 +122,31 @@ class Prefilled:
     total: int
 
 
+class Speed:
+    """The usual seconds a token of reading a prompt and of writing a reply; 0 before the first."""
+
+    def __init__(self) -> None:
+        self._read, self._wrote = deque[float](maxlen=RECENT), deque[float](maxlen=RECENT)
+
+    @property
+    def reading(self) -> float:
+        return median(self._read or [0.0])
+
+    @property
+    def writing(self) -> float:
+        return median(self._wrote or [0.0])
+
+    def read(self, tokens: float, seconds: float) -> None:
+        """Take note of a batch of a prompt. A few tokens take as long as several."""
+        if tokens >= FEWEST_READ:
+            self._read.append(seconds / tokens)
+
+    def wrote(self, seconds: float) -> None:
+        """Take note of a token; negative seconds for the first one of a reply."""
+        if seconds > 0:
+            self._wrote.append(seconds)
+
+
 class Signal(Enum):
     LOADED = auto()
     STOP = auto()
@@ -127,12 +167,13 @@ class Llama:
         prefix: str = "",
         prefix_directory: Path | None = None,
         grammar: str = "",
-        batch: int = 0,
+        batch: int = BATCH,
     ) -> None:
         self._setup = Setup(Path(), context_tokens, prefix, prefix_directory, grammar, batch)
         self._path: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
+        self.speed = Speed()
 
     @property
     def pid(self) -> int | None:
@@ -222,15 +263,20 @@ class Llama:
         `on_token` with the text of each token. Once either returns True the model stops; tokens
         that were sent before still arrive. Raises ModelError.
         """
-        stopped = False
+        stopped, done, read_at, wrote_at = False, inf, 0.0, inf
         with self._running() as pipe:
             pipe.send(request)
             while (answer := pipe.recv()) not in (Signal.DONE, Signal.STOPPED):
                 if isinstance(answer, Failure):
                     raise ModelError(answer.message, answer.hint)
+                now = time.monotonic()
                 if isinstance(answer, Generated):
+                    self.speed.wrote(now - wrote_at)
+                    wrote_at = now
                     unwanted = on_token(answer.text)
                 else:
+                    self.speed.read(answer.done - done, now - read_at)
+                    done, read_at = answer.done, now
                     unwanted = on_prefilled(answer.done, answer.total)
                 if unwanted and not stopped:
                     stopped = True

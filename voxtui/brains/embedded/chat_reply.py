@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -12,15 +13,24 @@ from typing import Protocol
 
 from msgspec import structs
 
-from voxtui.brains.embedded.chat_process import ChatRequest
+from voxtui.brains.embedded.chat_process import ChatRequest, Speed
 from voxtui.brains.embedded.tool_prompt import ToolChoice
 from voxtui.brains.reply_form import FREE, ReplyForm
 from voxtui.brains.speculation import Speculation
 from voxtui.dialogue.data import ToolCall
+from voxtui.dialogue.prefetch import TICK_SECONDS
+
+CHARACTER_SECONDS = 0.055
+"""Time in which a voice speaks a character of an opening."""
+
+FIRST_TOKENS = 4
+"""Number of tokens after an opening that the voice needs to go on."""
 
 
 class ChatModel(Protocol):
     """A chat model. See Llama."""
+
+    speed: Speed
 
     def load(self, path: Path, stop: Flag, tool_prefix: str = "") -> None: ...
 
@@ -50,7 +60,7 @@ class ChatReply(Speculation[str]):
 
     With a `choice` the model is first asked which tool to call; a call replaces the tokens.
     `settled`, a beginning of the prompt, is evaluated at once, the rest only from `due_at` on. The
-    first token includes the opening of `form`.
+    opening of `form` is the first token, and is heard while the model reads the prompt.
     """
 
     def __init__(
@@ -78,6 +88,8 @@ class ChatReply(Speculation[str]):
         self._settled = settled
         self._progress = progress
         self._works: list[Work] = []
+        self._opens_at = inf
+        """when the opening may be spoken (monotonic seconds), so that the rest comes in time"""
 
     def follow(self, earlier: ChatReply) -> None:
         """Count the work on `earlier` whose result this reply uses."""
@@ -97,32 +109,59 @@ class ChatReply(Speculation[str]):
     def worked_before(self, at: float) -> float:
         return sum(max(0.0, min(w.ended, at) - w.started) for w in tuple(self._works))
 
+    def tokens(self) -> Generator[str]:
+        opening = self._form.opening
+        with closing(super().tokens()) as rest:
+            if opening and self._wait_to_open():
+                yield opening
+            yield from rest
+
+    def _wait_to_open(self) -> bool:
+        """Wait until the opening may be spoken. Return False if there is no reply to begin."""
+        with self._changed:
+            while time.monotonic() < self._opens_at and not self.computed:
+                if self.ended or self._cancelled.is_set():
+                    return False
+                self._changed.wait(min(TICK_SECONDS, max(0.0, self._opens_at - time.monotonic())))
+        return True
+
+    def _open(self, unread: int) -> None:
+        """Set when the opening may be spoken, before this number of tokens is read."""
+        speed = self._chat.speed
+        needed = unread * speed.reading + FIRST_TOKENS * speed.writing
+        spoken = len(self._form.opening) * CHARACTER_SECONDS
+        self._opens_at = time.monotonic() + max(0.0, needed - spoken)
+
     def advance(self, wanted: Callable[[], bool]) -> bool:
         def on_prefilled(done: int, total: int) -> bool:
             # A run that is stopped after its last batch has evaluated the prompt, too.
             self._works[-1].complete = self._works[-1].complete or done >= total
-            if not self.computed:
+            if not self.computed and done >= total:
                 self.prompt_tokens = total
                 self.prefilled_at = time.monotonic()
+            if self._opens_at == inf and self._is_settled:
+                self._open(total - done)
             self._progress(done, total)
             return not wanted()
 
         def on_token(text: str) -> bool:
-            self.add(text if self.computed else f"{self._form.opening}{text}")
+            self.add(text)
             return not wanted()
 
         def run(prompt: str, max_tokens: int, ignore_end: bool = False) -> bool:
-            texts = self.computed
-            begun, form = "".join(texts), self._form
-            grammar = form.grammar(begun) if form.most and not ignore_end else None
+            texts, form = self.computed, self._form
+            limited = form.most and not ignore_end
+            begun = form.opening + "".join(texts)
+            grammar = form.grammar(begun if texts else "") if limited else None
             # Another seed, because the numbers of the first run have chosen the tokens so far.
             sampling = self._request.sampling
             sampling = structs.replace(sampling, seed=sampling.seed + len(texts))
             self._works.append(work := Work(prompt, time.monotonic()))
+            self._opens_at = inf
             try:
                 request = replace(
                     self._request,
-                    prompt=prompt + (begun or form.opening if max_tokens else ""),
+                    prompt=prompt + (begun if max_tokens else ""),
                     sampling=sampling,
                     max_tokens=max_tokens,
                     ignore_end=ignore_end,

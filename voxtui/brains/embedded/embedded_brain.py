@@ -246,9 +246,10 @@ class EmbeddedBrain:
         texts = reply.tokens() if options.json_schema else until_repeated(reply.tokens())
         for number, text in enumerate(texts):
             if number == 0:
-                timestamps.record(Milestone.PREFILLED, reply.prefilled_at)
                 timestamps.speculative_s += reply.worked_before(released)
                 timestamps.drafted = len(reply.computed)
+            if reply.prefilled_at is not None:  # later than an opening
+                timestamps.record(Milestone.PREFILLED, reply.prefilled_at)
                 timestamps.prompt_tokens = reply.prompt_tokens
             yield Token(strip_control_characters(text))
         if reply.call is not None:
@@ -368,7 +369,7 @@ class EmbeddedBrain:
         if not self._has_form(options):
             return FREE
         said = [turn.user_text for turn in past if not turn.attached]
-        return reply_form(words, said)
+        return reply_form(words, said, [turn.reply_text for turn in past])
 
     def _has_form(self, options: ReplyOptions) -> bool:
         ours = self._examples and options.instruction is None and not options.json_schema

@@ -18,12 +18,13 @@ from typing import Literal
 
 import click
 
+from voxtui.audio.micro_wake_word import MicroWakeWord, has_model, is_installed
 from voxtui.audio.portaudio import Probe, find, probe
 from voxtui.brains.embedded import whisper
 from voxtui.brains.remote.remote_brain import RemoteBrain
 from voxtui.brains.voxtral.cuda_errors import TRY_AGAIN, marker
 from voxtui.commands.devices_command import HELD, configured_devices, hear
-from voxtui.dialogue.data import SAMPLE_RATE, Utterance
+from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame, Utterance
 from voxtui.dialogue.listening.level import SHOWS_LEVEL, SILENT, diagnose_level
 from voxtui.errors import DeviceError, ModelError, how_to_install
 from voxtui.models import cuda, installed
@@ -75,6 +76,7 @@ def findings(config: Config) -> Iterator[Finding]:
     yield from _remote(config)
     yield from _voice(config)
     yield from languages(config)
+    yield from wake_word(config.vad.name)
     yield from _memory()
     yield _disk()
     yield from _sound(config.audio, probe())
@@ -168,6 +170,23 @@ def languages(config: Config) -> Iterator[Finding]:
     if language:
         name = f"languages: {LANGUAGES[language]}"
         yield _checked(name, partial(_voice_weights, config, language), "note")
+
+
+def wake_word(name: str) -> Iterator[Finding]:
+    """Say what listens for a name that microWakeWord has a model of."""
+    if not has_model(name):
+        return
+    if not is_installed():
+        what = f"name: the recogniser looks for “{name}” in the words of all detected speech"
+        yield Finding("note", what, f"A detector for it: {how_to_install('wake-word')}")
+        return
+    try:
+        import numpy as np
+
+        MicroWakeWord(name).heard(Frame(np.zeros(FRAME_SAMPLES, np.float32), 0.0))
+        yield Finding("ok", f"name: pymicro-wakeword listens for “{name}”")
+    except ModelError as error:
+        yield Finding("missing", f"name: {error.message}", error.hint)
 
 
 def _voice_weights(config: Config, language: str) -> str:

@@ -14,6 +14,7 @@ from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
     Brain,
+    NameDetector,
     ReplyOptions,
     Speaker,
     SpeechDetector,
@@ -41,6 +42,8 @@ class Models:
     owned: bool = True
     """whether the engine loads and closes the models; engines of a server share warm models, and do
     neither"""
+    name_detector: NameDetector | None = None
+    """the detector of `vad.name`; None: a brain recognises the name in the words"""
 
 
 class Components:

@@ -11,10 +11,13 @@ from typing import TypeAlias
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, MICROPHONE, Frame, Utterance
 from voxtui.dialogue.listening.endpointing import Endpointer, SpeechGate, end_after_release
 from voxtui.dialogue.live_config import LiveConfig
-from voxtui.dialogue.protocols import SpeechDetector
+from voxtui.dialogue.protocols import NameDetector, SpeechDetector
 from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.settings.schema import Config
+
+NAME_SECONDS = 1.2
+"""Length of the recording before the end of a name that a detector heard; the name is in it."""
 
 PREROLL_SECONDS = 0.35
 """Length of the pre-roll, the sound from before the key press: the first phoneme begins earlier."""
@@ -47,6 +50,8 @@ class Started:
 
     at: float
     """the capture time of the frame that completed that speech"""
+    called: bool = False
+    """whether the frame completed the name"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +98,14 @@ class Listener:
     It returns its findings and starts nothing itself. Used by one thread.
     """
 
-    def __init__(self, detector: SpeechDetector, config: LiveConfig) -> None:
+    def __init__(
+        self,
+        detector: SpeechDetector,
+        config: LiveConfig,
+        name_detector: NameDetector | None = None,
+    ) -> None:
         self._detector = detector
+        self.name_detector = name_detector
         self._live_config = config
         self._vad = config.current.vad
         self._gate = SpeechGate(self._vad.threshold)
@@ -134,9 +145,13 @@ class Listener:
             return None
         return max(0.0, self._config.audio.max_utterance_s - live.recording.extent.seconds)
 
-    def begin(self, source: str, at: float, hands_free: bool = False) -> list[Frame]:
+    def begin(
+        self, source: str, at: float, hands_free: bool = False, called: bool = False
+    ) -> list[Frame]:
         """Begin a recording at `at`. Return the pre-roll, which the caller must push again."""
         preroll = PREROLL_SECONDS + (self._config.vad.start_ms / 1000 if hands_free else 0.0)
+        if called:
+            preroll = NAME_SECONDS
         since = at - preroll
         counted = [*self._recent][-round(preroll / FRAME_SECONDS) :]
         if hands_free and counted and counted[0].echo_free:  # a client's sound, which may come late
@@ -158,8 +173,11 @@ class Listener:
             return self._record(live, frame)
         if frame.source == MICROPHONE and not self._is_echo(frame, ECHO_SECONDS):
             self._recent.append(frame)
-            if live is None and self._config.vad.hands_free and self._starts(frame):
-                return Started(frame.captured_at)
+            if live is None and self._config.vad.hands_free:
+                if self.name_detector and self.name_detector.heard(frame):
+                    return Started(frame.captured_at, called=True)
+                if self._starts(frame):
+                    return Started(frame.captured_at)
         if live is not None and live.source_stopped():
             return self.finish()
         return None
@@ -308,11 +326,15 @@ class _LiveRecording:
         return patience is not None and self.waited_s > patience
 
 
-def warm_up(detector: SpeechDetector) -> None:
-    """Load `detector` by a frame of silence. Raises ModelError."""
+def warm_up(detectors: Iterable[SpeechDetector], name_detector: NameDetector | None = None) -> None:
+    """Load the detectors by a frame of silence. Raises ModelError."""
     import numpy as np
 
-    detector.probability(Frame(np.zeros(FRAME_SAMPLES, np.float32), 0.0))
+    silence = Frame(np.zeros(FRAME_SAMPLES, np.float32), 0.0)
+    for detector in detectors:
+        detector.probability(silence)
+    if name_detector:
+        name_detector.heard(silence)
 
 
 def _peak(frames: list[Frame]) -> float | None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Generator, Iterator
 from functools import cache
@@ -37,14 +38,17 @@ _LONGEST_ABBREVIATION = 10
 
 _PHRASE_START = re.compile(
     r"\s(?=(?:because|but|which|where|while|although|since|and|or|so"
-    r"|is|are|was|were|in|on|at|to|by|for|from|with)\s)"
+    r"|is|are|was|were|in|on|at|to|by|for|from|with)(?:\s|$))"
 )
 """Matches before a conjunction, preposition or verb, where a speaker may breathe without a comma.
+At the end of the text the word is taken as complete, because a token rarely ends within one.
 """
 
 # The possessive quantifiers and the look-behinds keep a run of 10,000 full stops linear.
 _SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"')\]*_]*+(?=\s)|\n++")
 _CLAUSE_END = re.compile(r"(?<![,;:–—])[,;:–—]++[\"')\]*_]*+(?=\s)|(?<!\d)\s[–—-]++(?=\s)")
+
+_LAST_WORD = re.compile(r"\w+$")
 
 _COMMA_AT_END = re.compile(r"(?<=[^\W\d])[,;]$")
 """Matches a word's comma at the end of the text."""
@@ -205,12 +209,14 @@ def _is_sentence(text: str) -> bool:
 
 def _end_of_first_clause(text: str, whole: bool) -> int | None:
     """Return where the first clause may end early. `whole`: no more text follows yet."""
-    for match in _CLAUSE_END.finditer(text):
+    for match in itertools.chain(_CLAUSE_END.finditer(text), _COMMA_AT_END.finditer(text)):
         if len(text[: match.end()].strip()) >= SHORTEST_FIRST_CLAUSE:
             return match.end()
     for match in _PHRASE_START.finditer(text):
         phrase = text[: match.start()]
-        if len(phrase.split()) >= SHORTEST_PHRASE and not _PRONOUN_AT_END.search(phrase):
+        if len(phrase.split()) < SHORTEST_PHRASE or _PRONOUN_AT_END.search(phrase):
+            continue
+        if not _LAST_WORD.match(text, match.end()) or not _LEANS_ON_THE_NEXT.search(phrase):
             return match.start()
     ended = whole and _FULL_STOP.search(text) and not _ABBREVIATION.search(text)
     return len(text) if ended else None

@@ -83,6 +83,8 @@ class LiveTurn:
     past: Past | None = None
     """the history before the user's part, if that part is in the history already"""
     speech: Speech | None = None
+    called: bool = False
+    """whether a detector heard the name at its beginning"""
     overheard: bool = False
     """whether the words do not begin with the name, so that nobody addressed the program"""
     only_name: bool = False
@@ -263,26 +265,34 @@ def _answer_by_skill(request: SkillRequest, dialogue: Dialogue) -> SkillAnswer |
 
 def _called(
     item: UserTranscript | Token | ToolCall, turn: LiveTurn, dialogue: Dialogue
-) -> UserTranscript | None:
+) -> UserTranscript | Token | ToolCall | None:
     """Return the words after the name, or None, which drops the turn, if they lack the name.
+
+    The words stay whole if a detector heard the name and the recogniser did not.
 
     Sets the answer to the name alone, and to words that stop what rings, which need no name.
     """
     if isinstance(item, UserTranscript):
-        words = after_name(item.text, turn.options.name)
+        words = after_name(item.text, turn.options.name, anywhere=turn.called)
         if words:
             return UserTranscript(words)
         if words is not None:
             turn.only_name, turn.answer = True, SkillAnswer("Yes?")
+            return item
+        if turn.called:
             return item
         request = SkillRequest(item.text, config=dialogue.config.current, called=False)
         answer = _answer_by_skill(request, dialogue)
         if isinstance(answer, SkillAnswer):
             turn.answer = answer
             return item
+    elif turn.called:
+        return item
     else:
-        why = "This brain answers before it knows your words, so it cannot wait for a name"
-        dialogue.emit(events.Notice(f"{why} (vad.name)."))
+        why = (
+            "This brain answers before it knows your words, so it cannot wait for a name (vad.name)"
+        )
+        dialogue.emit(events.Notice(f"{why}, unless the extra wake-word hears it: “Hey Jarvis”."))
     turn.overheard = True
     turn.handle.cancelled.set()
     return None

@@ -138,12 +138,12 @@ class TurnTaking:
             return False
         self._recorded = turn
         turn.options = dialogue.timed_options(dialogue.history.past)
-        if turn.handle.detected and at > self._attentive_until:
+        if turn.called or (turn.handle.detected and at > self._attentive_until):
             name = dialogue.config.current.vad.name
             turn.options = dataclasses.replace(turn.options, name=name)
         dialogue.emit(events.TurnStarted(turn.number, turn.source, turn.handle.timestamps, at=at))
         dialogue.enter(State.LISTENING)
-        preroll = dialogue.listener.begin(turn.source, at, turn.handle.detected)
+        preroll = dialogue.listener.begin(turn.source, at, turn.handle.detected, turn.called)
         recording = dialogue.listener.recording
         assert recording is not None
         request = TurnRequest(
@@ -247,11 +247,13 @@ class TurnTaking:
         match finding:
             case Recorded():
                 self._dialogue.components.brain.wake()
-            case Started(at):
+            case Started(at, called):
+                if not (called or self._may_be_addressed(at)):
+                    return
                 handle = self._dialogue.inbox.begin()
                 if handle is not None:  # else a newer command is still in the inbox
                     turn = self._live(handle, MICROPHONE)
-                    turn.answers = self._answers
+                    turn.answers, turn.called = self._answers, called
                     self._go_on(turn, at)
             case Finished() | TooQuiet():
                 turn, self._recorded = self._recorded, None
@@ -260,6 +262,11 @@ class TurnTaking:
                 self._go_on(turn)
             case None:
                 pass
+
+    def _may_be_addressed(self, at: float) -> bool:
+        """Return True if speech in which no detector heard the name may be for this program."""
+        rang = self._dialogue.skills is not None and self._dialogue.skills.rang  # "stop"
+        return self._dialogue.listener.name_detector is None or at <= self._attentive_until or rang
 
     def release(self, release: commands.Release) -> None:
         """End the recording of the turn that `release` names, or of any turn."""

@@ -82,8 +82,11 @@ class TerminalApp(App[None], inherit_bindings=False):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        if message in [shown.message for shown in [*iter(self._notifications)]]:
-            return
+        for shown in [*iter(self._notifications)]:
+            if shown.message == message:
+                shown.raised_at = time.monotonic()
+                self._refresh_notifications()
+                return
         if timeout is None:
             timeout = max(self.NOTIFICATION_TIMEOUT, len(message) / READ_PER_SECOND)
         self.post_message(Notify(Sentence(message, title, severity, timeout)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -36,6 +36,13 @@ class Question(Box[bool | None]):
             yield OptionList(*self._answers, markup=False, compact=True)
         box.border_title = "History"
         box.border_subtitle = "Esc: later"
+
+    def on_key(self, key: events.Key) -> None:
+        """Close for somebody who writes, because Enter after words would be a yes."""
+        if key.is_printable and key.key != "space":
+            key.stop()
+            self.dismiss(None)
+            self.app.post_message(events.Key(key.key, key.character))  # pyright: ignore[reportUnknownMemberType]
 
     @on(OptionList.OptionSelected)
     def _answer(self, event: OptionList.OptionSelected) -> None:
