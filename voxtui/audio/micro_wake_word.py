@@ -10,13 +10,7 @@ from typing import Any
 from voxtui.dialogue.data import Frame
 from voxtui.errors import ModelError, how_to_install
 
-NAMES = {
-    "alexa": "ALEXA",
-    "hey jarvis": "HEY_JARVIS",
-    "hey mycroft": "HEY_MYCROFT",
-    "okay nabu": "OKAY_NABU",
-}
-"""Names in small letters, and the package's models of them."""
+NAMES = ("alexa", "hey jarvis", "hey mycroft", "okay nabu")
 
 
 def has_model(name: str) -> bool:
@@ -47,7 +41,7 @@ class MicroWakeWord:
     def _models(self) -> tuple[Any, Any]:
         try:
             package: Any = import_module("pymicro_wakeword")
-            model = package.Model[NAMES[self._name.lower()]]
+            model = package.Model(self._name.lower().replace(" ", "_"))
             return package.MicroWakeWord.from_builtin(model), package.MicroWakeWordFeatures()
         except (ImportError, OSError, ValueError) as error:
             raise ModelError(
