@@ -1,6 +1,11 @@
+import ctypes
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+M_ARENA_MAX = -8
+"""glibc's number of the parameter of `mallopt`: the maximum number of its arenas."""
 
 
 def import_onnxruntime() -> Any:
@@ -17,8 +22,11 @@ def import_onnxruntime() -> Any:
 def inference_session(path: Path) -> Any:
     """Load a model whose inputs differ in length, for one core. Raises what onnxruntime raises.
 
-    By default a session stores a plan of each length, and its arena doubles and never shrinks.
+    By default a session stores a plan of each length, and its arena doubles and never shrinks. And
+    glibc has an arena for each thread, which retains the largest sound of that thread.
     """
+    with suppress(AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
     onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     # Its threads poll for each other, so two are slower than one if any other program runs.

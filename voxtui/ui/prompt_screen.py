@@ -107,7 +107,7 @@ class PromptScreen(SteppedScreen):
         if not self.talk_key_talks or session.microphone is None or session.failed:
             return ""
         if session.talking is None and session.state is not State.LISTENING:
-            return "begin"
+            return "" if session.state is State.LOADING else "begin"
         return "" if self.talk.mode is Mode.MOUSE else "end"
 
     @property

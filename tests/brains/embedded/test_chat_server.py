@@ -11,12 +11,9 @@ import pytest
 
 from voxtui.brains.embedded.chat_process import ASK, ChatRequest, Generated, Setup, Signal, chatml
 from voxtui.brains.embedded.chat_server import (
-    BATCHES,
-    CANCEL_SECONDS,
     SEQUENCES,
     Sequences,
     answer,
-    fitting_batch,
     load,
 )
 from voxtui.models.installed import model_file
@@ -80,11 +77,6 @@ def test_one_message_comes_for_each_token(events: list[dict[str, Any]], texts: l
     assert answered(ScriptedServer(*events)) == expected
 
 
-def test_a_batch_ends_in_time_after_a_cancel() -> None:
-    assert [fitting_batch(at) for at in (0.01, 0.03, 0.06, 0.07, 0.2)] == [32, 32, 16, 8, 8]
-    assert all(fitting_batch(CANCEL_SECONDS / batch) == batch for batch in BATCHES)
-
-
 def asks(instruction: str, *past: str) -> str:
     return chatml(instruction, [(text, "Yes.") for text in past], "So?")
 
@@ -112,7 +104,7 @@ def test_a_prompt_gives_the_same_logits_in_any_split(
     monkeypatch.chdir(tmp_path)  # where the runtime's socket is made
     past = [(f"Which number comes after {n}, and why?", f"It is {n + 1}.") for n in range(turns)]
     question = chatml("You are Vox. Be brief.", past * 2, "Which animal says meow?")
-    server = load(Setup(model_file(model), 1024), 3)
+    server = load(Setup(model_file(model), 1024, batch=3))
 
     def evaluate(prompt: str) -> list[tuple[str, float]]:
         """Return the most likely next tokens and their probabilities."""

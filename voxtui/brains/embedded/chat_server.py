@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import resource
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
@@ -24,19 +24,8 @@ from voxtui.brains.embedded.chat_process import (
     Setup,
     Signal,
 )
-from voxtui.brains.embedded.prefix_files import PrefixFile, prefix_file
+from voxtui.brains.embedded.prefix_files import prefix_file
 from voxtui.errors import ModelError, how_to_install
-
-CANCEL_SECONDS = 1.0
-"""Maximum time for one batch of a prompt, because the next prompt waits for its end after a cancel:
-mostly while somebody speaks it."""
-
-BATCHES = (32, 16, 8)
-"""Numbers of tokens that may be evaluated at once, best first. A larger batch takes less time per
-token: 26 ms in a batch of 3, 17 ms of 16, 15 ms of 32, 14 ms of 64 (two cores)."""
-
-USUAL_BATCH = BATCHES[1]
-"""The batch until the machine's speed is known."""
 
 SEQUENCES = 8
 """Number of prompts with different instructions in the cache. llama.cpp aborts with more sequences
@@ -72,7 +61,9 @@ CORE_BYTES = 512 * 1024**2
 class Server(Protocol):
     """The used methods of xllamacpp.Server."""
 
-    def handle_completions(self, completion: dict[str, Any], take: Any) -> object: ...
+    def handle_completions(
+        self, completion: dict[str, Any], take: Callable[[Any], bool]
+    ) -> object: ...
 
 
 def serve(pipe: Connection) -> None:
@@ -82,14 +73,13 @@ def serve(pipe: Connection) -> None:
         limit_memory(setup.path)
         try:
             with _ended_with(pipe):
-                batch = setup.batch or known_batch(setup)
-                server = load(setup, batch)
-                prepare(server, setup, batch)
+                server = load(setup)
+                prepare(server, setup)
         except ModelError as error:
             pipe.send(Failure(error.message, error.hint))
             return
         pipe.send(Signal.LOADED)
-        sequences = Sequences(setup.prefix, min(SEQUENCES, batch), setup.tool_prefix)
+        sequences = Sequences(setup.prefix, min(SEQUENCES, setup.batch), setup.tool_prefix)
         while True:
             request = pipe.recv()
             if isinstance(request, ChatRequest):  # a late STOP, for a request that has ended
@@ -163,7 +153,7 @@ def _ended_with(pipe: Connection) -> Generator[None, None, None]:
         fcntl.fcntl(pipe, fcntl.F_SETFL, flags)
 
 
-def load(setup: Setup, batch: int = USUAL_BATCH) -> Server:
+def load(setup: Setup) -> Server:
     """Load a GGUF file. The server's socket is in the current directory. Raises ModelError."""
     try:
         xllamacpp: Any = import_module("xllamacpp")
@@ -176,10 +166,10 @@ def load(setup: Setup, batch: int = USUAL_BATCH) -> Server:
     params = xllamacpp.CommonParams()
     params.model.path = str(setup.path)
     params.n_ctx = setup.context_tokens + OTHER_TOKENS
-    params.n_parallel = min(SEQUENCES, batch)
+    params.n_parallel = min(SEQUENCES, setup.batch)
     params.kv_unified = True
     params.cache_idle_slots = False
-    params.n_batch = params.n_ubatch = batch
+    params.n_batch = params.n_ubatch = setup.batch
     params.cache_type_k = params.cache_type_v = getattr(xllamacpp.ggml_type, CACHE_TYPE)
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads()
     params.cache_ram_mib = 0
@@ -199,51 +189,16 @@ def load(setup: Setup, batch: int = USUAL_BATCH) -> Server:
         ) from error
 
 
-def known_batch(setup: Setup) -> int:
-    """Return the batch that an earlier start measured, or the usual one."""
-    found = (batch for batch in BATCHES if (file := _file(setup, batch)) and file.exists)
-    return next(found, USUAL_BATCH)
-
-
-def fitting_batch(token_seconds: float) -> int:
-    """Return the largest batch that a cancel may wait for."""
-    fitting = (batch for batch in BATCHES if batch * token_seconds <= CANCEL_SECONDS)
-    return next(fitting, BATCHES[-1])
-
-
-def prepare(server: Server, setup: Setup, batch: int) -> None:
-    """Bring both prefixes into the cache: from a file, or by evaluation, which writes the file.
-
-    The time of the first one decides the batch of the next start, which is part of the files'
-    names.
-    """
+def prepare(server: Server, setup: Setup) -> None:
+    """Bring both prefixes into the cache: from a file, or by evaluation, which writes the file."""
     for sequence, prefix in enumerate(filter(None, (setup.prefix, setup.tool_prefix))):
-        fitting = _prepare_sequence(server, replace(setup, prefix=prefix), batch, sequence)
-        setup = setup if setup.batch else replace(setup, batch=fitting)
-
-
-def _prepare_sequence(server: Server, setup: Setup, batch: int, sequence: int) -> int:
-    """Bring `setup.prefix` into a sequence. Return the batch of the next start."""
-    file = _file(setup, batch)
-    if file is not None and file.restore(sequence):
-        return batch
-    token_seconds = [0.0]
-
-    def take(event: Any) -> bool:
-        if timings := event.get("timings"):
-            token_seconds.append(timings["prompt_per_token_ms"] / 1000)
-        return False
-
-    request = {"prompt": setup.prefix, "n_predict": 0, "cache_prompt": True, "id_slot": sequence}
-    server.handle_completions(request, take)
-    fitting = setup.batch or fitting_batch(token_seconds[-1])
-    if file := _file(setup, fitting):
-        file.save(sequence)
-    return fitting
-
-
-def _file(setup: Setup, batch: int) -> PrefixFile | None:
-    return prefix_file(setup, (CACHE_TYPE, SEQUENCES, CANCEL_SECONDS, batch))
+        file = prefix_file(replace(setup, prefix=prefix), (CACHE_TYPE, SEQUENCES, setup.batch))
+        if file is not None and file.restore(sequence):
+            continue
+        request = {"prompt": prefix, "n_predict": 0, "cache_prompt": True, "id_slot": sequence}
+        server.handle_completions(request, lambda event: False)
+        if file is not None:
+            file.save(sequence)
 
 
 def answer(

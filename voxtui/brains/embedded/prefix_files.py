@@ -36,10 +36,6 @@ class PrefixFile:
     directory: Path
     key: str
 
-    @property
-    def exists(self) -> bool:
-        return any(self.directory.glob(f"{self.key}-*.state"))
-
     def restore(self, sequence: int = 0) -> bool:
         """Load the state into a sequence of the cache. Return True on success."""
         for path in self.directory.glob(f"{self.key}-*.state"):
