@@ -91,7 +91,6 @@ SPOKEN = (
     ("Turn the kitchen lights off.", "lights", r"The kitchen lights are off"),
     ("What's on my calendar tomorrow?", "", r"18:00, Choir"),
     ("When it's nine in Berlin, what time is it in Lima?", "time_convert", r"Lima · \d+ m?s"),
-    ("My brother takes oat milk, get that down for me, will you?", "remember", r"Noted: .*milk"),
     ("What's in my notes?", "", r"Vox  The piano tuner comes on Thursday"),
 )
 """Words, the tool whose call a key confirms, and what the screen then shows."""

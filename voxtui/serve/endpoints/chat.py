@@ -78,8 +78,6 @@ class Chat(Endpoint):
         ending = until_stop(reply, request.stops)
         try:
             while (text := await to_thread.run_sync(next, ending, None)) is not None:
-                if exchange.cancelled.is_set():
-                    raise Disconnected
                 timestamps.record(Milestone.FIRST_TOKEN)
                 texts.append(text)
                 if request.stream:
@@ -94,10 +92,9 @@ class Chat(Endpoint):
             raise Disconnected
         timestamps.record(Milestone.LAST_TOKEN)
         since = timestamps.since_release()
-        first = (
-            {"first_token": since[Milestone.FIRST_TOKEN]} if Milestone.FIRST_TOKEN in since else {}
-        )
-        self.metrics.took(self.name, 0.0, total=since[Milestone.LAST_TOKEN], **first)
+        named = {"first_token": Milestone.FIRST_TOKEN, "total": Milestone.LAST_TOKEN}
+        stages = {name: since[at] for name, at in named.items() if at in since}
+        self.metrics.took(self.name, 0.0, **stages)
         prompt, generated = timestamps.prompt_tokens, timestamps.tokens or generated
         usage = {
             "prompt_tokens": prompt,

@@ -82,8 +82,6 @@ class SpeechEndpoint(Endpoint):
         answer = _Answer(exchange, speech)
         try:
             while piece := await to_thread.run_sync(next, sound, b""):
-                if exchange.cancelled.is_set():
-                    break
                 if not answer.has_sound:
                     self.metrics.took(self.name, 0.0, first_sound=time.monotonic() - began)
                 await answer.add(piece)
