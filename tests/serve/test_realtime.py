@@ -159,7 +159,7 @@ def said(brain: ScriptedBrain) -> list[tuple[str, str]]:
 
 def test_messages_from_before_the_beginning_are_done_after_it(monkeypatch):
     warm_up, never = engine.warm_up, threading.Event()
-    monkeypatch.setattr(engine, "warm_up", lambda part: (never.wait(0.1), warm_up(part)))
+    monkeypatch.setattr(engine, "warm_up", lambda *loads: (never.wait(0.1), warm_up(*loads)))
     BRAIN.__init__(["Yes."])
     with given_back(), shared[0].client.websocket("/v1/realtime") as socket:
         client = Client(socket)
