@@ -42,8 +42,8 @@ _UNSPEAKABLE = _SIGNS + _FOREIGN
 _ENDS = ".!?。।؟"
 _END = re.compile(rf"[{_ENDS}]+[\"'”’)]*(?=\s|$)")
 
-_INSIDE = rf"[^{_UNSPEAKABLE}{_ENDS} ]"
-"""What may follow a sign that does not end the sentence, as in 3.5."""
+_INSIDE = """[0-9a-z,"'”’)]"""
+"""What may follow a sign that does not end the sentence, as in 3.5 and e.g."""
 
 _STRICTLY_INSIDE = """[0-9,"'”’)]"""
 """The same in a sentence with fixed first words, which a model tries to evade by such signs."""
@@ -128,7 +128,7 @@ class ReplyForm:
         rules = [
             f"more ::= body {'end tail' if needed else '(end tail)?'}",
             f"tail ::= {' '.join([*later, f'next{{0,{optional}}}'])}",
-            f'next ::= " " {_INSIDE} body end',
+            rf'next ::= " " [^{_UNSPEAKABLE}{_ENDS} ] body end',
             rf'body ::= ([^{_UNSPEAKABLE}{_ENDS}] | [{_ENDS}]+ {inside} | [ap] "." [m])*',
             rf"""end ::= [{_ENDS}]+ ["'”’)]*""",
         ]
@@ -311,13 +311,15 @@ def reply_form(words: str, past: Sequence[str] = (), replies: Sequence[str] = ()
         return FREE
     if any(map(_HAS_FOREIGN.search, (words, *past))):
         return FREE
-    avoided = _avoided(words, past, replies)
+    avoided = _avoided(words, past)
     sentences = (plain, _plain(re.split(r"(?<=[.!?]) +", words.strip())[-1]))
     for pattern, form in (*(_RULES["later"] if past else ()), *_RULES["request"]):
         if any(map(pattern.search, sentences)):
             return replace(form, avoided=_EVASIVE if form.opening else avoided)
     if any(_has(_plain(before), "story") for before in past) and _has(plain, "goes_on"):
-        return ReplyForm(least=4, most=6, avoided=avoided)
+        # A small model tells the same again.
+        told = tuple(_END.split(reply, 1)[0] for reply in replies[-2:])
+        return ReplyForm(least=4, most=6, avoided=(*avoided, *filter(None, told)))
     is_question = words.rstrip(" '\"").endswith("?")
     if past and is_question and (subject := _subject(words)):
         return ReplyForm(subject)
@@ -332,7 +334,7 @@ def _has(plain: str, words: str) -> bool:
     return bool(_WORDS[words].search(plain))
 
 
-def _avoided(words: str, past: Sequence[str], replies: Sequence[str]) -> tuple[str, ...]:
+def _avoided(words: str, past: Sequence[str]) -> tuple[str, ...]:
     """Return the beginnings that the reply to `words` must not have.
 
     A fact that the user told may be repeated, such as "I live in Oslo.", which is better than no
@@ -340,7 +342,7 @@ def _avoided(words: str, past: Sequence[str], replies: Sequence[str]) -> tuple[s
     """
     plain = _plain(words)
     mine, yours = _has(plain, "mine"), _has(plain, "yours")
-    avoided = [*_UNHELPFUL, *_parroted(words), *filter(None, map(_first_words, replies[-2:]))]
+    avoided = [*_UNHELPFUL, *_parroted(words)]
     if not mine:
         avoided += _UNTOLD
     if not yours and ("?" in words or _has(plain, "statement")):
@@ -354,12 +356,6 @@ def _avoided(words: str, past: Sequence[str], replies: Sequence[str]) -> tuple[s
 def _plain(words: str) -> str:
     plain = re.sub(r"[,;]+(?= )", "", words.lower().replace("’", "'").strip(" .!?"))
     return _WORDS["polite"].sub("", _WORDS["greeting"].sub("", plain))
-
-
-def _first_words(reply: str) -> str:
-    """Return the first three words of an earlier reply, which the next one is not to repeat."""
-    match = re.match(r"(?:[\w',]+ ){2}[\w']+", reply)
-    return match[0] if match else ""
 
 
 def _subject(words: str) -> str:
