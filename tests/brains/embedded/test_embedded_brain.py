@@ -490,9 +490,10 @@ def test_a_reply_begins_with_its_opening_and_keeps_to_its_length(brain: Scripted
 
 
 def test_a_story_that_goes_on_may_not_begin_as_before(brain: Scripted) -> None:
-    past = (PastTurn("Tell me a story.", "", (Token("A fox ate."), Token(" It slept."))),)
+    words = "Tell me a story."
+    past = (PastTurn(words, words, (Token("A fox ate."), Token(" It slept."))),)
     replied(brain.brain, "What happened next?", past=past)
-    form = reply_form("What happened next?", ["Tell me a story."], ["A fox ate. It slept."])
+    form = reply_form("What happened next?", [words], ["A fox ate. It slept."])
     assert "A fox ate" in form.avoided
     assert brain.chat.grammars[-1] == form.grammar()
 
