@@ -38,6 +38,9 @@ PRESS, RELEASE = "\x1b[32;1:1u", "\x1b[32;1:3u"
 COLUMNS, ROWS = 120, 40
 QUIT = "\x11"
 
+QUESTION_START = 20
+"""Number of characters of a line that tell a question, which the panel may cut off later."""
+
 QUESTIONS = ("capital-of-france", "largest-planet", "days-in-a-week", "egypt", "first-month")
 
 
@@ -94,8 +97,13 @@ class Watched(PseudoTerminal):
 
     @property
     def replies(self) -> int:
-        """Return how many visible answers have begun."""
-        return sum(bool(re.match(r"\W*Vox\s+\w", line)) for line in self.shown)
+        """Return how many visible answers have begun.
+
+        While a turn moves up, half a repaint shows its question behind the name of the answer.
+        """
+        said = [re.match(r"\W*(You|Vox)\s+(\w.*)", line) for line in self.shown]
+        words = [(match[1], match[2][:QUESTION_START]) for match in said if match]
+        return sum(who == "Vox" and ("You", text) not in words for who, text in words)
 
     def state(self, word: str) -> bool:
         return any(word in line for line in self.lines)
