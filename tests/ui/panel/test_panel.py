@@ -376,6 +376,15 @@ async def test_the_bars_are_as_long_as_their_stages_even_if_they_are_short(speed
             assert abs(bars(s)[name] - part / speed / BAR_SECONDS * BAR_CELLS * 8) <= 1
 
 
+async def test_the_line_has_no_stages_if_a_sentence_bridged_a_slow_tool():
+    marks = {"released": 0.0, "captured": 0.1, "called": 0.4, "first_sound": 0.9}
+    async with any_screen((80, 24)) as s:
+        s.engine.begin()
+        s.engine.finish(timestamps={**marks, "tool_ended": 4.0, "first_token": 5.0}, reply="x")
+        await s.settle()
+        assert s.line("first sound").split() == ["♪", "900", "ms", "first", "sound"]
+
+
 async def test_a_new_conversation_shows_no_times_of_the_one_before():
     async with any_screen((80, 24)) as s:
         await answered(s)
