@@ -61,10 +61,12 @@ def test_nothing_is_recalled_of_an_empty_or_unheard_history(tmp_path):
     sound = Utterance(np.zeros(512, np.float32), (), 0.0)
     unheard = PastTurn(placeholder(sound), None, (Token("Yes."),))
     attached = PastTurn("A text", None, (Token("Read."),), attached=True)
-    for past in ((), (unheard,), (attached,)):
-        for words in ("What did I just say?", "What did I ask you first?"):
-            assert ask(tmp_path, words, past) is None
-    assert ask(tmp_path, "Repeat that.") is None
+    for words in ("What did I just say?", "What did I ask you first?", "Repeat that."):
+        for past in ((), (attached,)):
+            assert ask(tmp_path, words, past) == "Nothing has been said yet."
+    assert ask(tmp_path, "Was habe ich gerade gesagt?", ()) == "Bisher wurde nichts gesagt."
+    for words in ("What did I just say?", "What did I ask you first?"):
+        assert ask(tmp_path, words, (unheard,)) is None
     assert ask(tmp_path, "Repeat that.", (unheard,)) == "Yes."
 
 

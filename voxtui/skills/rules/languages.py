@@ -17,6 +17,7 @@ from voxtui.skills.rules.intents import Fact
 SLOWER = 0.75
 """The pace of an answer that is requested more slowly."""
 
+_ABOUT_THE_PAST = {"repeat", "slower", "said_last", "said_first", "asked_last", "asked_first"}
 _SIGNS = {"'": "apostrophe", "’": "apostrophe", "-": "hyphen"}
 _WORD_PARTS = {
     "letters": r"[^\W\d_]+(?:['-][^\W\d_]+)*",
@@ -67,6 +68,9 @@ def _answer(
 ) -> Fact | None:
     texts = language.texts
     turns = [turn for turn in past if turn.user_input != "" and not turn.attached]
+    is_first = all(turn.attached for turn in past)
+    if is_first and request in _ABOUT_THE_PAST:  # a model would tell an example of its prompt
+        return Fact("said", "", texts["nothing_said"], language.code)
     match request:
         case "time":
             return _clock(language, now, "")
