@@ -627,7 +627,8 @@ async def test_the_systems_default_replaces_a_lost_microphone():
         devices = s.app.session.engine._components.devices
         devices._system = FakeSoundSystem(lambda: (spare, FakeSpeaker()))
         microphone.unplug()
-        await s.until("The microphone was unplugged.", "Listening to built-in microphone now.")
+        await s.until("The microphone was unplugged.")
+        await s.until("Listening to built-in microphone now.")
         assert s.app.session.microphone == "built-in microphone"
         assert s.app.session.state is State.READY
 
