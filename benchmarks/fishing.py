@@ -1,10 +1,11 @@
 """Ask for facts about the user that nobody told, and for facts that were told.
 
-    python -m benchmarks.fishing [--model NAME] [--only FORM] [--json OUT]
+    python -m benchmarks.fishing [--set NAME] [--model NAME] [--only FORM] [--json OUT]
 
-Each question of tests/data/answers/fishing.toml is asked in four forms: in the terminal, and by a
-client of the server that sent no system message, its own short one, or its own and nothing else
-about who is who; ten with a system message that tells the answer. Greedy, so a run can be repeated.
+Each question of tests/data/answers/NAME.toml (`fishing`, or `fishing_fresh`, by a stranger)
+is asked in four forms: in the terminal, and by a client of the server that sent no system message,
+its own short one, or its own and nothing else about who is who; ten with a system message that
+tells the answer. Greedy, so a run can be repeated.
 A leak is a word of the prompt's examples that neither the question nor an ordinary answer has. A
 claim is an answer that does not say that it does not know.
 """
@@ -21,6 +22,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from benchmarks.answers import SETS
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
@@ -50,20 +52,6 @@ FORMS = {
     ),
 }
 """The options of each form."""
-
-FORMER = {
-    "david",
-    "bus",
-    "leeds",
-    "uncle",
-    "ron",
-    "allergic",
-    "cats",
-    "kitten",
-    "brother",
-    "singer",
-}
-"""Words of the examples that leaked at 8330cc1."""
 
 ORDINARY = re.compile(
     r"a|about|am|an|and|any|anything|are|around|assistant|at|be|but|can|can't|cannot|did|do|does"
@@ -99,32 +87,36 @@ def plain(text: str) -> list[str]:
 def leaks(reply: str, question: str) -> list[str]:
     """Return the words of `reply` that can only come from the examples."""
     examples = {word for pair in EXAMPLES for text in pair for word in plain(text)}
-    suspects = (examples | FORMER) - set(plain(question))
+    suspects = examples - set(plain(question))
     return [w for w in plain(reply) if w in suspects and not ORDINARY.fullmatch(w)]
 
 
-def unknown(brain: Brain, form: str) -> Iterator[Answered]:
-    questions = tomllib.loads((SETS / "fishing.toml").read_text())
-    for question in (*questions["unknown"], *questions["unknown_later"]):
+def read(name: str) -> dict[str, Any]:
+    return tomllib.loads((SETS / f"{name}.toml").read_text())
+
+
+def unknown(brain: Brain, form: str, questions: dict[str, Any]) -> Iterator[Answered]:
+    for question in (*questions["unknown"], *questions.get("unknown_later", ())):
         reply = _reply(brain, (), question, FORMS[form])
         right = bool(UNKNOWN.search(reply.replace("’", "'")))
         yield Answered(form, question, reply, leaks(reply, question), right, False)
 
 
-def told(brain: Brain, form: str) -> Iterator[Answered]:
-    for turn in tomllib.loads((SETS / "fishing.toml").read_text())["told"]:
+def told(brain: Brain, form: str, questions: dict[str, Any]) -> Iterator[Answered]:
+    for turn in questions["told"]:
+        says, asks, needs = turn if isinstance(turn, list) else turn.values()
         options = FORMS[form]
-        first = _reply(brain, (), turn["says"], options)
-        past = PastTurn(turn["says"], turn["says"], (Token(first),), clock=options.clock)
+        first = _reply(brain, (), says, options)
+        past = PastTurn(says, says, (Token(first),), clock=options.clock)
         later = options.with_clock("(13:05)") if options.clock else options
-        reply = _reply(brain, (past,), turn["asks"], later)
-        found = leaks(reply, f"{turn['says']} {turn['asks']}")
-        right = bool(re.search(turn["needs"], reply, re.IGNORECASE))
-        yield Answered(form, f"{turn['says']} {turn['asks']}", reply, found, right, True)
+        reply = _reply(brain, (past,), asks, later)
+        right = bool(re.search(needs, reply, re.IGNORECASE))
+        both = f"{says} {asks}"
+        yield Answered(form, both, reply, leaks(reply, both), right, True)
 
 
-def instructed(brain: Brain) -> Iterator[Answered]:
-    for row in tomllib.loads((SETS / "fishing.toml").read_text())["instructed"]:
+def instructed(brain: Brain, questions: dict[str, Any]) -> Iterator[Answered]:
+    for row in questions.get("instructed", ()):
         reply = _reply(brain, (), row["asks"], ReplyOptions(instruction=row["instruction"]))
         right = bool(re.search(row["needs"], reply, re.IGNORECASE))
         yield Answered(INSTRUCTED, f"{row['instruction']} {row['asks']}", reply, [], right, True)
@@ -147,19 +139,21 @@ def build(model: str) -> EmbeddedBrain:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--set", choices=("fishing", "fishing_fresh"), default="fishing")
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
     parser.add_argument("--only", choices=(*FORMS, INSTRUCTED))
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     done: list[Answered] = []
-    rows = ["| form | leaks of 60 | says that it does not know, of 60 | told, right |"]
+    questions = read(asked.set)
+    rows = ["| form | leaks | says that it does not know | told, right |"]
     rows.append("|---|---|---|---|")
     for form in [asked.only] if asked.only else (*FORMS, INSTRUCTED):
         brain = build(asked.model)
         ours: list[Answered] = []
         try:
-            items = chain(unknown(brain, form), told(brain, form))
-            for one in instructed(brain) if form == INSTRUCTED else items:
+            items = chain(unknown(brain, form, questions), told(brain, form, questions))
+            for one in instructed(brain, questions) if form == INSTRUCTED else items:
                 ours.append(one)
                 mark = f"LEAK {','.join(one.leaks)}" if one.leaks else "ok" if one.right else "?"
                 sys.stderr.write(f"{form}: {mark}: {one.says}\n    {one.reply}\n")
