@@ -260,7 +260,12 @@ def is_untold(words: str, past: Past, instruction: str = "") -> bool:
     if the instruction is about somebody or shares a word with the question.
     """
     plain = _plain(words)
-    if not _has(plain, "untold") or any(_may_tell(turn, _subjects(plain)) for turn in past):
+    # The question may follow other words: "Come on, what is my name?"
+    begins = [0, *(found.end() for found in re.finditer("[,.;:!?] +", words))]
+    asked = (_plain(words[begin:]) for begin in (begins[:1] if _has(plain, "advice") else begins))
+    if not any(_has(question, "untold") for question in asked):
+        return False
+    if any(_may_tell(turn, _subjects(plain)) for turn in past):
         return False
     about = instruction.lower().replace("’", "'")
     shared = set(_STEM.findall(plain)) & set(_STEM.findall(about))
