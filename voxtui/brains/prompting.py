@@ -26,14 +26,13 @@ EXAMPLES = (
     ),
     ("Have you done it?", "No, I can't do that. I can only talk with you."),
     ("Do you know who is talking to you?", "No, you haven't told me."),
-    ("What street is my office in?", "I don't know, you haven't told me."),
-    ("Do I have a garden?", "I don't know, you haven't told me."),
+    ("Where was I yesterday?", "I don't know, you haven't told me."),
 )
 """Past turns that show a small model who is who, and what it cannot know or do.
 
 An instruction alone does not teach it that. They hold no name, place, relative, animal or job,
-because a small model takes a fact of an example for the user's own, even if a turn after it says
-that somebody else is talking now. They are few, because each later token attends to all of them."""
+because a small model takes a fact of an example for the user's own, even if it was only asked for
+("Do I have a garden?"). They are few, because each later token attends to all of them."""
 
 EXAMPLE_CLOCK = "(It is Friday, 6 June 2025, 08:41.)"
 """The line with the time before the first example. Without it, a small model repeats the date of

@@ -1,8 +1,7 @@
-"""Choose how a reply begins and how long it is, by the kind of the request.
+"""Limit how a reply begins and how long it is, by a grammar of llama.cpp.
 
-A small model answers better after given first words: "First," begins the steps at once, "Because"
-gives a reason. What the user tells gets the reaction of a list that the model finds most likely.
-A grammar of llama.cpp limits the length.
+No refusal may begin it. A question of knowledge is answered from its subject on, and one about the
+user that nobody has answered by "I don't know, you haven't told me".
 """
 
 from __future__ import annotations
@@ -10,14 +9,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
-
-IN_VERSE = "(Answer with four short lines that rhyme.)"
-"""The note after a request for a poem, because a grammar cannot rhyme."""
 
 LONGEST_REQUEST = 200
 """Maximum characters of a casual request; a longer text gets no form."""
@@ -45,9 +41,6 @@ _END = re.compile(rf"[{_ENDS}]+[\"'”’)]*(?=\s|$)")
 _INSIDE = """[0-9a-z,"'”’)]"""
 """What may follow a sign that does not end the sentence, as in 3.5 and e.g."""
 
-_STRICTLY_INSIDE = """[0-9,"'”’)]"""
-"""The same in a sentence with fixed first words, which a model tries to evade by such signs."""
-
 _UNHELPFUL = (
     "Absolutely",
     "As a language",
@@ -71,16 +64,14 @@ _UNHELPFUL = (
     "It's difficult to",
     "It's hard to",
     "Of course",
+    "Ofcourse",  # by which a model evades the other
     "Sorry, but",
     "Sure",
     "That depends",
 )
 """Beginnings of refusals, of empty promises and of praise for asking, which are avoided."""
 
-_EVASIVE = (" both", " it depends", " it really depends", " that it depends", " it's up to")
-"""Phrases that are avoided after an opening, because an opinion was requested."""
-
-_UNTOLD = ("I don't know, you", "You haven't told", "No, you haven't")
+_UNTOLD = ("I don't know, you", "I'm sorry, you", "You haven't told", "No, you haven't")
 """Beginnings that are avoided unless a fact about the user was requested."""
 
 _UNABLE = ("I can't", "I cannot", "I can only", "I'm not able")
@@ -102,67 +93,44 @@ class ReplyForm:
 
     opening: str = ""
     """its first words, without a space after them"""
-    least: int = 1
-    """the minimum number of sentences"""
     most: int = 3
     """the maximum number of sentences; 0 for any number"""
     avoided: tuple[str, ...] = ()
     """beginnings that it must not have, if it has no opening"""
-    starts: tuple[str, ...] = ()
-    """the beginning of each sentence, the first one after the opening, with `|` between
-    alternatives"""
+    begins: tuple[str, ...] = ()
+    """its beginning: one of these"""
 
     def grammar(self, begun: str = "") -> str:
         """Return the grammar (GBNF) of the text after the opening, or after `begun` instead."""
         if not self.most:
             return SPEAKABLE
-        opens, begun = not begun, begun or self.opening
+        begun = begun or self.opening
         ends = list(_END.finditer(begun))
         between = bool(ends) and ends[-1].end() == len(begun.rstrip())
-        complete = len(ends) - between
-        needed = max(0, self.least - complete - 1)
-        optional = max(0, self.most - complete - 1 - needed)
-        starts = self.starts[complete + 1 :]
-        later = [f"{_any_of(start.split('|'))} body end" for start in starts] or ["next"] * needed
-        inside = _STRICTLY_INSIDE if self.starts else _INSIDE
+        left = max(0, self.most - (len(ends) - between) - 1)
         rules = [
-            f"more ::= body {'end tail' if needed else '(end tail)?'}",
-            f"tail ::= {' '.join([*later, f'next{{0,{optional}}}'])}",
+            "more ::= body (end tail)?",
+            f"tail ::= next{{0,{left}}}",
             rf'next ::= " " [^{_UNSPEAKABLE}{_ENDS} ] body end',
-            rf'body ::= ([^{_UNSPEAKABLE}{_ENDS}] | [{_ENDS}]+ {inside} | [ap] "." [m])*',
+            rf'body ::= ([^{_UNSPEAKABLE}{_ENDS}] | [{_ENDS}]+ {_INSIDE} | [ap] "." [m])*',
             rf"""end ::= [{_ENDS}]+ ["'”’)]*""",
         ]
-        if between and opens:
-            rules.insert(0, "root ::= tail")
-        elif between:  # the sentence may still go on, as in 3.5
-            rules.insert(0, f"root ::= tail | {inside} more")
-        elif start := self._start_after(complete, begun[ends[-1].end() if ends else 0 :]):
-            rules.insert(0, f"root ::= {start} more")
+        rests = [text[len(begun) :] for text in self.begins if text.startswith(begun)]
+        if between:  # the sentence may still go on, as in 3.5
+            rules.insert(0, f"root ::= tail | {_INSIDE} more")
+        elif rests and all(rests):
+            alternatives = '" | "'.join(rests)
+            rules.insert(0, f'root ::= ("{alternatives}") more')
         elif (rest := self._avoided_after(begun)) or not begun:
             rules = [*_not_begun_by(rest, bool(begun)), *rules]
         else:
             rules.insert(0, "root ::= more")
         return "\n".join(rules)
 
-    def _start_after(self, sentence: int, begun: str) -> str:
-        """Return the rest of the required first words of this sentence; empty for any text."""
-        starts = self.starts[sentence].split("|") if sentence < len(self.starts) else []
-        begun = begun if sentence else begun.removeprefix(self.opening)
-        space = " " if sentence or self.opening else ""
-        fitting = [start for start in starts if start and f"{space}{start}".startswith(begun)]
-        return _any_of(fitting, len(begun), space)
-
     def _avoided_after(self, begun: str) -> tuple[str, ...]:
         """Return the forbidden continuations of `begun`, or the forbidden beginnings without it."""
         begun = begun.removeprefix(self.opening)
         return tuple(text[len(begun) :] for text in self.avoided if text.startswith(begun))
-
-
-def _any_of(starts: Sequence[str], begun: int = 0, space: str = " ") -> str:
-    """Return the rule of one of the `starts` after `space`, without `begun` characters of both."""
-    rests = [f"{space}{start}"[begun:] for start in starts]
-    joined = '" | "'.join(rests)
-    return f'("{joined}")' if rests and all(rests) else ""
 
 
 @lru_cache(16)
@@ -195,7 +163,7 @@ QUOTING = ReplyForm("It says that", most=2)
 """The form for a result that may quote anybody. Without it, the model reported orders in it as
 done."""
 
-UNTOLD = ReplyForm(most=2, starts=("I don't know, you haven't told me|You haven't told me",))
+UNTOLD = ReplyForm(most=2, begins=("I don't know, you haven't told me", "You haven't told me"))
 """The form for a fact about the user that nobody has told. A small model invents one, mostly if a
 client's own instruction replaces our examples. After "I don't know" alone it said "how tall I am".
 """
@@ -225,31 +193,11 @@ def _pattern(*words: str) -> re.Pattern[str]:
     return re.compile(_with_parts("|".join(words)))
 
 
-def _rule(
-    words: list[str],
-    opening: str = "",
-    sentences: tuple[int, int] = (1, 3),
-    starts: Sequence[str] = (),
-) -> tuple[re.Pattern[str], ReplyForm]:
-    least, most = (len(starts),) * 2 if starts else sentences
-    return _pattern(*words), ReplyForm(opening, least, most, starts=tuple(starts))
-
-
 _WORDS = {
     name: _pattern(*([words] if isinstance(words, str) else words))
     for name, words in _TABLES["words"].items()
     if name != "alike"
 }
-
-_REACTIONS = tuple("|".join(row) for row in _TABLES["reactions"]["rows"])
-
-_RULES = {name: [_rule(**row) for row in _TABLES[name]] for name in ("request", "later")}
-
-
-def as_read(words: str) -> str:
-    """Return the user's words as the model reads them: with a note if they request a poem."""
-    is_poem = len(words) <= LONGEST_REQUEST and _has(words.lower(), "poem")
-    return f"{words.strip()}\n{IN_VERSE}" if is_poem else words
 
 
 def is_untold(words: str, past: Past, instruction: str = "") -> bool:
@@ -260,16 +208,22 @@ def is_untold(words: str, past: Past, instruction: str = "") -> bool:
     if the instruction is about somebody or shares a word with the question.
     """
     plain = _plain(words)
-    # The question may follow other words: "Come on, what is my name?"
-    begins = [0, *(found.end() for found in re.finditer("[,.;:!?] +", words))]
-    asked = (_plain(words[begin:]) for begin in (begins[:1] if _has(plain, "advice") else begins))
-    if not any(_has(question, "untold") for question in asked):
+    if not _has(plain, "untold") and (_has(plain, "advice") or not _asks_at_last(words)):
         return False
     if any(_may_tell(turn, _subjects(plain)) for turn in past):
         return False
     about = instruction.lower().replace("’", "'")
     shared = set(_STEM.findall(plain)) & set(_STEM.findall(about))
     return not shared and not _has(about, "tells")
+
+
+def _asks_at_last(words: str) -> bool:
+    """Return True if the question follows words that tell nothing: "Come on, what is my name?"."""
+    return any(
+        _has(_plain(words[sign.end() :]), "untold")
+        and not _has(_plain(words[: sign.start()]), "of_user")
+        for sign in re.finditer("[,.;:!?] +", words)
+    )
 
 
 _STEM = re.compile(
@@ -306,33 +260,15 @@ def _may_tell(turn: PastTurn, subjects: set[str]) -> bool:
     )
 
 
-def reply_form(words: str, past: Sequence[str] = (), replies: Sequence[str] = ()) -> ReplyForm:
-    """Return the form of the answer to the user's complete words.
-
-    `past` are his earlier words, `replies` the earlier answers.
-    """
-    plain = _plain(words)
-    if len(words) > LONGEST_REQUEST or _has(plain, "harmful") or _has(plain, "verse"):
+def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
+    """Return the form of the answer to the user's complete words. `past` are his earlier words."""
+    if len(words) > LONGEST_REQUEST or _has(_plain(words), "harmful"):
         return FREE
     if any(map(_HAS_FOREIGN.search, (words, *past))):
         return FREE
-    avoided = _avoided(words, past)
-    sentences = (plain, _plain(re.split(r"(?<=[.!?]) +", words.strip())[-1]))
-    for pattern, form in (*(_RULES["later"] if past else ()), *_RULES["request"]):
-        if any(map(pattern.search, sentences)):
-            return replace(form, avoided=_EVASIVE if form.opening else avoided)
-    if any(_has(_plain(before), "story") for before in past) and _has(plain, "goes_on"):
-        # A small model tells the same again.
-        told = tuple(_END.split(reply, 1)[0] for reply in replies[-2:])
-        return ReplyForm(least=4, most=6, avoided=(*avoided, *filter(None, told)))
-    is_question = words.rstrip(" '\"").endswith("?")
-    if past and is_question and (subject := _subject(words)):
-        return ReplyForm(subject)
     if subject := repeated_subject(words):
         return ReplyForm(subject)
-    if is_question or not _has(plain, "statement"):
-        return ReplyForm(avoided=avoided)
-    return ReplyForm(least=2, most=2, starts=_REACTIONS)
+    return ReplyForm(most=6 if _has(_plain(words), "long") else 3, avoided=_avoided(words, past))
 
 
 def _has(plain: str, words: str) -> bool:
@@ -361,18 +297,6 @@ def _avoided(words: str, past: Sequence[str]) -> tuple[str, ...]:
 def _plain(words: str) -> str:
     plain = re.sub(r"[,;]+(?= )", "", words.lower().replace("’", "'").strip(" .!?"))
     return _WORDS["polite"].sub("", _WORDS["greeting"].sub("", plain))
-
-
-def _subject(words: str) -> str:
-    """Return the subject of a question such as "And her husband?", to begin its answer."""
-    match = re.match(_WORDS["about"].pattern, words.replace("’", "'").strip(" .!?"), re.IGNORECASE)
-    subject = match and (match["subject"] or match["only"])
-    if not match or not subject or _has(subject.lower(), "question") or len(subject.split()) > 6:
-        return ""
-    subject = " ".join(_MIRRORED.get(word.lower(), word) for word in subject.split())
-    subject = f"if {subject}" if match["if"] else subject
-    comma = "," if _has(subject.lower(), "clause") else ""
-    return f"{_capitalised(subject)}{comma}"
 
 
 def _capitalised(text: str) -> str:

@@ -200,17 +200,12 @@ def test_a_reply_in_latin_letters_has_no_other_ones() -> None:
 
 
 @pytest.mark.slow
-def test_a_story_has_a_plot_however_small_the_model_is() -> None:
-    words = "Tell me a story about a fox."
-    form = reply_form(words)
-    llama = Llama(1024, grammar=form.grammar())
+def test_no_spelling_evades_a_forbidden_beginning() -> None:
+    llama = Llama(512, grammar=reply_form("Plan a trip.").grammar())
     llama.load(model_file(SMALL))
     try:
-        prompt = f"{chatml('Answer the user.', [], words)}{ASK}{form.opening}"
-        text = "".join(generated(llama, prompt, 500))
-        first, *later = re.split(r"(?<=[.!?]) (?=[A-Z])", text)
-        starts = (tuple(starts.split("|")) for starts in form.starts[1:])
-        assert first and later and all(map(str.startswith, later, starts)), text
+        text = "".join(generated(llama, "Ofcourse! Of course! Ofcourse! Of course!\n" * 4, 8, True))
+        assert text and not re.match("of ?course", text, re.IGNORECASE)
     finally:
         llama.close()
 

@@ -23,7 +23,7 @@ from voxtui.brains.embedded.chat_reply import ChatReply
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Heard, joined
 from voxtui.brains.prompting import EXAMPLES, examples
-from voxtui.brains.reply_form import IN_VERSE, UNTOLD, reply_form
+from voxtui.brains.reply_form import UNTOLD, reply_form
 from voxtui.dialogue.data import FinishedCall, Token, ToolCall, UserTranscript, Utterance
 from voxtui.dialogue.protocols import DEFAULT_OPTIONS, Past, PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.recording import Extent, Recording
@@ -465,37 +465,16 @@ def test_a_manner_replaces_the_instruction_and_its_examples_and_limits_the_reply
     assert prompt == chatml("Be a pirate.", [("A note.", "Noted.")], "Hello.") + ASK
 
 
-def test_a_request_for_a_poem_carries_the_form_of_its_answer_also_later(brain: Scripted) -> None:
-    words = "Write a poem about the sea."
-    first = asked(brain.brain, brain.chat, (), words)
-    assert first.endswith(f"{words}\n{IN_VERSE}{ASK}")
-    later = asked(brain.brain, brain.chat, past_turns(words), "Thanks.")
-    assert later.startswith(first)  # nothing is evaluated again
-    assert later.endswith(f"<|im_start|>user\nThanks.{ASK}")
-    mine = ReplyOptions("Be a pirate.")
-    list(brain.brain.reply(TurnRequest((), words, options=mine)))
-    assert IN_VERSE not in brain.chat.prompts[-1]
-
-
 def test_a_reply_begins_with_its_opening_and_keeps_to_its_length(brain: Scripted) -> None:
-    form = reply_form("Give me a plan for Sunday.")
-    first, *others = replied(brain.brain, "Give me a plan for Sunday.")
+    form = reply_form("What is the capital of Norway?")
+    first, *others = replied(brain.brain, "What is the capital of Norway?")
     assert brain.chat.prompts[-1].endswith(f"{ASK}{form.opening}")
     assert brain.chat.grammars[-1] == form.grammar()
     assert first == form.opening
     assert not any(form.opening in text for text in others)
-    free = replied(brain.brain, "Give me a plan for Sunday.", ReplyOptions("Be a pirate."))
+    free = replied(brain.brain, "What is the capital of Norway?", ReplyOptions("Be a pirate."))
     assert not free[0].startswith(form.opening)
     assert brain.chat.prompts[-1].endswith(ASK)
-
-
-def test_a_story_that_goes_on_may_not_begin_as_before(brain: Scripted) -> None:
-    words = "Tell me a story."
-    past = (PastTurn(words, words, (Token("A fox ate."), Token(" It slept."))),)
-    replied(brain.brain, "What happened next?", past=past)
-    form = reply_form("What happened next?", [words], ["A fox ate. It slept."])
-    assert "A fox ate" in form.avoided
-    assert brain.chat.grammars[-1] == form.grammar()
 
 
 @pytest.mark.parametrize("seconds", [0.001, 1000.0])

@@ -33,7 +33,6 @@ from voxtui.brains.reply_form import (
     SPEAKABLE,
     UNTOLD,
     ReplyForm,
-    as_read,
     is_untold,
     reply_form,
 )
@@ -305,7 +304,7 @@ class EmbeddedBrain:
         due_at: float = 0.0,
     ) -> ChatReply:
         """Request the reply to a user's complete `words`, or the call of a tool."""
-        prompt = self._prompt(past, self._complete(words, options), options) + ASK + self._opening
+        prompt = self._prompt(past, words, options) + ASK + self._opening
         choice, form = tool_choice(past, words, options), self._form(past, words, options)
         most = self._most_tokens(options)
         return self._request(prompt, most, cancelled, settled, due_at, options, choice, form)
@@ -341,24 +340,11 @@ class EmbeddedBrain:
         return self._replies
 
     def _prompt(self, past: Past, words: str, options: ReplyOptions = DEFAULT_OPTIONS) -> str:
-        said = [
-            (
-                after_clock(
-                    turn.clock,
-                    turn.user_text if turn.attached else self._complete(turn.user_text, options),
-                ),
-                turn.reply_text,
-            )
-            for turn in past
-        ]
+        said = [(after_clock(turn.clock, turn.user_text), turn.reply_text) for turn in past]
         if options.instruction is None:
             said = [*self._examples, *said]
         front = self._instruction if options.instruction is None else options.instruction
         return chatml(front, said, words, options.clock, self._opening)
-
-    def _complete(self, words: str, options: ReplyOptions) -> str:
-        """Return a user's complete words as the model reads them if the instruction is ours."""
-        return as_read(words) if self._has_form(options) else words
 
     def _form(self, past: Past, words: str, options: ReplyOptions) -> ReplyForm:
         own = options.instruction
@@ -368,8 +354,7 @@ class EmbeddedBrain:
             return UNTOLD
         if not self._has_form(options):
             return FREE
-        said = [turn.user_text for turn in past if not turn.attached]
-        return reply_form(words, said, [turn.reply_text for turn in past])
+        return reply_form(words, [turn.user_text for turn in past if not turn.attached])
 
     def _has_form(self, options: ReplyOptions) -> bool:
         ours = self._examples and options.instruction is None and not options.json_schema
