@@ -175,3 +175,7 @@ def test_a_call_is_a_line_too_and_says_why_there_is_none(browser):
 def test_the_ear_reports_the_next_sound_once_and_is_silent_when_it_is_muted(browser):
     assert browser["through_ear"] == [[0.5, 0.5], [0, 0], [0.5, 0.5], [0.5, 0.5], [0, 0]]
     assert browser["ear"] == [{"at": 1 / 24_000}]
+
+
+def test_firefox_is_not_asked_for_the_latency_of_its_device(browser):
+    assert browser["heard"] == [[0, 500], [0.04, 540], [0, 500]]

@@ -1,7 +1,7 @@
 // The page: talk by taps or by holding, or type; read both sides, see where the time went.
 
 import { Line } from "./line.js";
-import { showTimes } from "./times.js";
+import { heardAt, latency, showTimes } from "./times.js";
 import { addEntry, asMarkdown, clear, drop, entries, history, setText } from "./words.js";
 
 const RATE = 24000;
@@ -168,13 +168,6 @@ function endSpeaking() {
   if (pressed === null) say(READY);
 }
 
-// Returns when what a worklet made at `at` (its clock) leaves the device.
-function heardAt(context, at) {
-  const { contextTime, performanceTime } = context.getOutputTimestamp();
-  if (performanceTime) return performanceTime + (at - contextTime) * 1000;
-  return performance.now() + (at - context.currentTime + (context.outputLatency || 0)) * 1000;
-}
-
 // Plays the stream of a call, which the server plays in real time.
 async function openEar(stream) {
   const silent = new Audio(); // without it Chromium hands no sound of a call to the context
@@ -287,7 +280,7 @@ function silenceCall() {
 }
 
 function truncate(played) {
-  const queued = (speakers.outputLatency || 0) * RATE; // given to the device, but not heard
+  const queued = latency(speakers) * RATE; // given to the device, but not heard
   const heard = Math.max(0, Math.floor(((played - queued) / RATE) * 1000));
   line.send({ type: "conversation.item.truncate", item_id: speaking.item, content_index: 0, audio_end_ms: heard });
   speaking = null;

@@ -41,6 +41,20 @@ export function axis(rows) {
 export const shown = (ms) =>
   ms === undefined ? "–" : ms < 999.5 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(ms < 9995 ? 2 : 1)} s`;
 
+// Firefox is not asked for its latency: it locks its audio thread out meanwhile, and hangs for good
+// if that thread is what the sound server waits for.
+const hangs = () => navigator.userAgent.includes("Firefox/");
+
+// Returns the seconds that the device holds sound back.
+export const latency = (context) => (hangs() ? 0 : context.outputLatency || 0);
+
+// Returns when what a worklet made at `at` (its clock) leaves the device.
+export function heardAt(context, at) {
+  const { contextTime, performanceTime } = hangs() ? {} : context.getOutputTimestamp();
+  if (performanceTime) return performanceTime + (at - contextTime) * 1000;
+  return performance.now() + (at - context.currentTime + latency(context)) * 1000;
+}
+
 // Shows the moments of a turn, in ms of performance.now(), and what the server told of it.
 export function showTimes({ released: zero, told, ...moments }) {
   const since = Object.fromEntries(Object.entries(moments).map(([name, at]) => [name, at - zero]));
