@@ -59,12 +59,13 @@ def ms(text: str) -> float | None:
 
 def choose(tab: Tab, transport: str) -> None:
     """Choose the transport as a person without a mouse does."""
-    tab.value("document.getElementById('settings').showPopover()")
+    tab.tap("set")
     tab.value("document.getElementById('transport').focus(), true")
     tab.press("ArrowDown")
     tab.until("Connecting")
     tab.until("Ready")
     assert tab.value("document.getElementById('transport').value") == transport
+    tab.press("Escape")
     tab.value("document.getElementById('talk').focus(), true")
 
 

@@ -94,11 +94,14 @@ const receive = (event) => sockets.at(-1).onmessage({ data: JSON.stringify(event
 const error = (code) => receive({ type: "error", error: { code, message: code } });
 await line.open();
 await line.open();
+await line.again(); // a person asks, so the same answer is said again
+const away = [line.away];
 server = "there";
 await line.open();
 line.send({ type: "input_audio_buffer.append" });
 const early = [...sockets.at(-1).sent];
 receive({ type: "session.created" });
+away.push(line.away);
 line.send({ type: "input_audio_buffer.commit" });
 sockets.at(-1).onclose({ code: 1006 });
 await line.open();
@@ -156,7 +159,7 @@ console.log(JSON.stringify({
   call: { posts, sent: peers[0].channel.sent, answer: peers[0].answer, track: peers[0].track, closed: peers[0].closed,
     states: states.slice(before), channel: peers[0].channel.name },
   through_ear, ear: ear.port.posted, heard,
-  states: states.slice(0, before), early, sent: sockets[0].sent, protocols: sockets[0].protocols, url: sockets[0].url,
+  states: states.slice(0, before), away, early, sent: sockets[0].sent, protocols: sockets[0].protocols, url: sockets[0].url,
   waits, opened: sockets.length,
   speech: through(48000, 1000), odd: through(44100, 1000), too_high: through(48000, 15000),
   playing, stopped, silent, ended: player.port.posted,

@@ -135,6 +135,7 @@ def test_the_network_has_a_bar_and_the_bars_reach_the_first_sound_without_a_gap(
 def test_the_line_comes_back_by_itself_and_says_once_that_the_server_is_gone(browser):
     assert browser["states"] == [
         ["gone", ""],
+        ["gone", ""],
         ["ready", ""],
         ["gone", ""],
         ["full", "session_limit_reached"],
@@ -145,7 +146,8 @@ def test_the_line_comes_back_by_itself_and_says_once_that_the_server_is_gone(bro
         ["locked", "The API key is wrong."],
     ]
     # Nobody else is waited for: a missing model or key does not come by itself.
-    assert browser["waits"] == [1000, 2000, 1000, 10_000]
+    assert browser["waits"] == [1000, 2000, 4000, 1000, 10_000]
+    assert browser["away"] == ["gone", None]
     assert browser["opened"] == 5
 
 

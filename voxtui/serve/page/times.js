@@ -65,17 +65,17 @@ export function showTimes({ released: zero, told, ...moments }) {
   const rows = told ? waterfall(since, told) : [];
   const [start, end] = axis(rows);
   const stages = document.getElementById("stages");
-  stages.style.setProperty("--release", `${(100 * -start) / (end - start)}%`);
-  stages.replaceChildren(...rows.map((row) => stageRow(row, start, end)));
+  const place = (at) => (100 * (Math.min(Math.max(at, start), end) - start)) / (end - start);
+  stages.style.setProperty("--release", `${place(0)}%`);
+  stages.style.setProperty("--sound", `${place(since.heard ?? 0)}%`);
+  stages.replaceChildren(...rows.filter((row) => row.end - row.start >= 0.5).map((row) => stageRow(row, place)));
 }
 
-function stageRow({ name, kind, ...row }, start, end) {
+function stageRow({ name, kind, ...row }, place) {
   const line = document.createElement("tr"), head = document.createElement("th");
   const track = document.createElement("td"), took = document.createElement("td");
-  head.scope = "row";
-  head.textContent = name;
+  Object.assign(head, { scope: "row", textContent: name });
   const frame = document.createElement("div"), bar = document.createElement("i");
-  const place = (at) => (100 * (Math.min(Math.max(at, start), end) - start)) / (end - start);
   frame.className = "track";
   frame.setAttribute("aria-hidden", "true");
   bar.style.left = `${place(row.start)}%`;
