@@ -7,10 +7,10 @@ import { addEntry, asMarkdown, clear, drop, entries, history, setText } from "./
 const RATE = 24000;
 const TAP_MS = 300; // a longer press is held: its end sends the words
 const SHORTEST = RATE / 10; // samples; the server takes no less
+const SLIDE = 60; // pixels from the button, where a finger cancels
 const BARS = 48; // of the level
 const MOUSE = matchMedia("(hover: hover) and (pointer: fine)").matches;
 const TAP = MOUSE ? "Click" : "Tap";
-const READY = "Ready.";
 const INSECURE = window.isSecureContext && navigator.mediaDevices ? "" :
   "Browsers give the microphone to https pages and to localhost only. Either forward the port " +
   `(ssh -L 8000:${location.hostname}:${location.port || 80} ${location.hostname}) and open http://localhost:8000, ` +
@@ -24,22 +24,29 @@ function say(text) {
   label();
 }
 
-// Says what a tap on the button does.
+const ready = () => refused || `${TAP} to talk`;
+
+// Says what a tap on the button does. What is in [brackets] is a key.
 function label() {
-  const held = pressed !== null && !latched;
+  const held = pressed !== null && !latched, cancels = MOUSE ? " · [Esc] cancels" : "";
   const state = pressed !== null ? "listening" : speaking ? "speaking" : response || wanted ? "thinking"
     : line.away ? "away" : refused ? "blocked" : "idle";
   const words = {
-    listening: held ? `Let go${by} to send` : `${TAP} to send${MOUSE ? " · Esc cancels" : ""}`,
+    listening: leaving ? "Let go to cancel" : !held ? `${TAP} to send${cancels}`
+      : by ? `Let go of [${by}] to send${cancels}` : "Let go to send · slide away to cancel",
     away: `${line.away === "gone" || line.away === "full" ? "Trying again. " : ""}${TAP} to try now`,
-    blocked: INSECURE ? "Type below" : `${TAP} to try again`, idle: `${TAP} to talk`,
-  }[state] ?? `${TAP} to interrupt`;
-  if (byId("hint").textContent !== words) byId("hint").textContent = words;
+    blocked: INSECURE ? "Type below" : refused.endsWith("blocked.") ? `${TAP} after you allow it` : `${TAP} to try again`,
+    idle: `or hold ${MOUSE ? "[Space] " : ""}while you speak`,
+  }[state] ?? `${TAP} to talk over it${MOUSE ? " · [Esc] stops" : ""}`;
+  const parts = words.split(/[\[\]]/).map((part, i) => i % 2 ? Object.assign(document.createElement("kbd"), { textContent: part }) : part);
+  if (byId("hint").textContent !== words.replace(/[\[\]]/g, "")) byId("hint").replaceChildren(...parts);
   talkButton.dataset.state = state;
   talkButton.toggleAttribute("data-held", held);
+  talkButton.toggleAttribute("data-leaving", leaving);
   byId("stop").hidden = held || !["listening", "thinking", "speaking"].includes(state);
   byId("stop").textContent = state === "listening" ? "Cancel" : "Stop"; // what is said is thrown away
-  byId("text").placeholder = state === "away" ? "Type when it is back" : "Or type a message";
+  byId("clear").disabled = state === "listening";
+  byId("text").placeholder = state === "away" ? "Waiting for the connection…" : "Or type a message";
   if (state !== "thinking") byId("progress").hidden = true;
 }
 
@@ -122,11 +129,11 @@ function finish({ response: ended, x_voxtui: told }) {
     const text = ended.output[0]?.content[0]?.transcript ?? "";
     if (!sounds) {
       byId("read").textContent = text; // by a screen reader
-      say(text ? READY : "Nothing was heard. " + READY);
+      say(text ? ready() : "Nothing was heard. " + ready());
     }
   } else if (ended.status === "failed") {
     warn(ended.status_details.error.message);
-    if (pressed === null) say(READY);
+    if (pressed === null) say(ready());
   }
   showTimes(answered);
   if (wanted) createResponse();
@@ -141,7 +148,8 @@ let stream = null; // of the microphone
 let pressed = null; // the moment of the press
 let latched = false; // it was a tap, so another one ends what is said
 let by = ""; // what is held, if it is a key
-let refused = INSECURE !== ""; // the microphone
+let leaving = false; // the finger has slid off the button
+let refused = INSECURE ? "No microphone." : ""; // what to say of the microphone
 let soundSent = 0; // samples of this utterance
 let released = null; // the moment of its end; null: it was only a tap
 
@@ -165,7 +173,7 @@ async function openSpeakers() {
 
 function endSpeaking() {
   speaking = null;
-  if (pressed === null) say(READY);
+  if (pressed === null) say(ready());
 }
 
 // Plays the stream of a call, which the server plays in real time.
@@ -288,7 +296,8 @@ async function press(at) {
   if (pressed !== null || talkButton.disabled) return;
   if (line.away || (line.transport === "webrtc" && line.state !== "ready")) return reconnect(); // there is no track yet
   pressed = at;
-  latched = refused = false;
+  latched = false;
+  refused = "";
   warn("");
   interrupt();
   label();
@@ -299,8 +308,8 @@ async function press(at) {
     await line.call?.talk(stream.getAudioTracks()[0], true);
   } catch (problem) {
     pressed = null;
-    refused = true;
-    say("No microphone.");
+    refused = problem.name === "NotAllowedError" ? "Microphone blocked." : "No microphone.";
+    say(refused);
     return warn(REFUSALS[problem.name] ?? `The sound cannot be opened: ${problem.message}`);
   }
   if (pressed !== at) return line.call?.talk(null, false); // let go while the browser asked
@@ -325,6 +334,7 @@ function down(at, key = "") {
 
 function up(at) {
   if (pressed === null || latched) return;
+  if (leaving) return release(at, false);
   if (at - pressed >= TAP_MS && draft) return release(at); // without a draft the microphone is not open yet
   latched = true;
   label();
@@ -333,8 +343,9 @@ function up(at) {
 function release(at, keep = true) {
   if (pressed === null) return;
   pressed = null;
+  leaving = false;
   label();
-  if (!draft) return say(READY);
+  if (!draft) return say(ready());
   released = keep ? at : null;
   recorder?.port.postMessage({ talk: false });
   if (line.call) {
@@ -384,7 +395,6 @@ async function send(text, at) {
 // The connection.
 
 const STATES = {
-  ready: READY,
   paused: "The session has ended. Talk or type: a new one begins with these words.",
   gone: "Connection lost.",
   full: "All sessions of the server are in use.",
@@ -404,7 +414,7 @@ function changed(state, why) {
     wanted = false;
     if (why && state !== "full" && (state !== "locked" || line.token)) warn(why);
   }
-  if (pressed === null) say(STATES[state]);
+  if (pressed === null) say(STATES[state] ?? ready());
   if (state === "locked") byId("key").focus();
 }
 
@@ -418,18 +428,19 @@ const isTalkKey = (event) =>
 document.addEventListener("keydown", (event) => {
   if (isTalkKey(event)) {
     event.preventDefault();
-    if (!event.repeat) down(event.timeStamp, " of Space");
+    if (!event.repeat) down(event.timeStamp, "Space");
   } else if (event.key === "Escape" && !byId("settings").open) stop(event.timeStamp);
 });
-document.addEventListener("keyup", (event) => {
-  if (!isTalkKey(event)) return;
-  event.preventDefault();
-  up(event.timeStamp);
-});
+document.addEventListener("keyup", (event) => { if (isTalkKey(event)) { event.preventDefault(); up(event.timeStamp); } });
 talkButton.addEventListener("pointerdown", (event) => {
   if (event.button !== 0) return;
   talkButton.setPointerCapture(event.pointerId);
   down(event.timeStamp);
+});
+talkButton.addEventListener("pointermove", (event) => {
+  const { x, y, width } = talkButton.getBoundingClientRect();
+  const off = Math.hypot(event.clientX - x - width / 2, event.clientY - y - width / 2) > width / 2 + SLIDE;
+  if (pressed !== null && !latched && !by && off !== leaving) { leaving = off; label(); }
 });
 for (const end of ["pointerup", "pointercancel"])
   talkButton.addEventListener(end, (event) => up(event.timeStamp));
@@ -449,20 +460,15 @@ function stop(at) {
   interrupt();
   say("Stopped.");
 }
-byId("stop").addEventListener("click", (event) => {
-  stop(event.timeStamp);
-  talkButton.focus();
-});
+byId("stop").addEventListener("click", (event) => { stop(event.timeStamp); talkButton.focus(); });
 
 byId("compose").addEventListener("submit", (event) => {
   event.preventDefault();
   const text = byId("text").value.trim();
   if (text) send(text, event.timeStamp);
 });
-byId("text").addEventListener("focus", () => { if (byId("status").textContent === "Stopped.") say(READY); });
-byId("examples").addEventListener("click", (event) => {
-  if (event.target.matches("button")) send(event.target.textContent, event.timeStamp);
-});
+byId("text").addEventListener("focus", () => { if (byId("status").textContent === "Stopped.") say(ready()); });
+byId("examples").addEventListener("click", ({ target, timeStamp }) => { if (target.matches("button")) send(target.textContent, timeStamp); });
 
 byId("set").addEventListener("click", () => byId("settings").showModal());
 byId("microphone").addEventListener("change", closeMicrophone);
@@ -480,7 +486,7 @@ byId("clear").addEventListener("click", () => {
   clear();
   byId("times").hidden = true;
   line.use(line.transport); // a new session knows nothing of the old one
-  say("A new conversation. " + READY);
+  say("A new conversation. " + ready());
 });
 
 byId("lock").addEventListener("submit", (event) => {
