@@ -36,7 +36,7 @@ function label() {
       : by ? `Let go of [${by}] to send${cancels}` : "Let go to send · slide away to cancel",
     away: `${line.away === "gone" || line.away === "full" ? "Trying again. " : ""}${TAP} to try now`,
     blocked: INSECURE ? "Type below" : refused.endsWith("blocked.") ? `${TAP} after you allow it` : `${TAP} to try again`,
-    idle: `or hold ${MOUSE ? "[Space] " : ""}while you speak`,
+    idle: byId("status").textContent.endsWith(ready()) ? `or hold ${MOUSE ? "[Space] " : ""}while you speak` : ready(),
   }[state] ?? `${TAP} to talk over it${MOUSE ? " · [Esc] stops" : ""}`;
   const parts = words.split(/[\[\]]/).map((part, i) => i % 2 ? Object.assign(document.createElement("kbd"), { textContent: part }) : part);
   if (byId("hint").textContent !== words.replace(/[\[\]]/g, "")) byId("hint").replaceChildren(...parts);
