@@ -35,8 +35,9 @@ function label() {
     listening: leaving ? "Let go to cancel" : !held ? `${TAP} to send${cancels}`
       : by ? `Let go of [${by}] to send${cancels}` : "Let go to send · slide away to cancel",
     away: `${line.away === "gone" || line.away === "full" ? "Trying again. " : ""}${TAP} to try now`,
-    blocked: INSECURE ? "Type below" : refused.endsWith("blocked.") ? `${TAP} after you allow it` : `${TAP} to try again`,
-    idle: byId("status").textContent.endsWith(ready()) ? `or hold ${MOUSE ? "[Space] " : ""}while you speak` : ready(),
+    blocked: INSECURE ? "Type below" : refused.endsWith("blocked") ? `${TAP} after you allow it` : `${TAP} to try again`,
+    idle: MOUSE && document.activeElement === byId("text") ? "[Enter] sends"
+      : byId("status").textContent.endsWith(ready()) ? `or hold ${MOUSE ? "[Space] " : ""}while you speak` : ready(),
   }[state] ?? `${TAP} to talk over it${MOUSE ? " · [Esc] stops" : ""}`;
   const parts = words.split(/[\[\]]/).map((part, i) => i % 2 ? Object.assign(document.createElement("kbd"), { textContent: part }) : part);
   if (byId("hint").textContent !== words.replace(/[\[\]]/g, "")) byId("hint").replaceChildren(...parts);
@@ -103,7 +104,7 @@ const TAKE = {
   "output_audio_buffer.started": () => {
     if (latest.stopped) return;
     speaking = { turn: latest.turn };
-    if (latest.turn.heard) say("Speaking."); // the sound was faster than the event
+    if (latest.turn.heard) say("Speaking…"); // the sound was faster than the event
   },
   "output_audio_buffer.stopped": () => { if (speaking) endSpeaking(); },
   "response.output_audio.done": ({ item_id: item }) => {
@@ -149,7 +150,7 @@ let pressed = null; // the moment of the press
 let latched = false; // it was a tap, so another one ends what is said
 let by = ""; // what is held, if it is a key
 let leaving = false; // the finger has slid off the button
-let refused = INSECURE ? "No microphone." : ""; // what to say of the microphone
+let refused = INSECURE ? "No microphone" : ""; // what to say of the microphone
 let soundSent = 0; // samples of this utterance
 let released = null; // the moment of its end; null: it was only a tap
 
@@ -164,7 +165,7 @@ async function openSpeakers() {
     const { turn: answered } = speaking;
     if (data.heard) {
       answered.heard ??= heardAt(speakers, data.at);
-      say("Speaking.");
+      say("Speaking…");
     } else if (data.ended) endSpeaking();
     else truncate(data.item ? data.played : 0);
     showTimes(answered);
@@ -191,7 +192,7 @@ async function openEar(stream) {
     if (latest.stopped || !answered) return;
     answered.received ??= performance.now() + (data.at - context.currentTime) * 1000;
     answered.heard ??= heardAt(context, data.at);
-    if (speaking) say("Speaking.");
+    if (speaking) say("Speaking…");
     showTimes(answered);
   };
 }
@@ -244,7 +245,7 @@ function closeMicrophone() {
 }
 
 const REFUSALS = {
-  NotAllowedError: "The microphone is blocked. Allow it for this page in the browser's site settings, or type below.",
+  NotAllowedError: "The microphone is blocked. Allow it for this page in the browser’s site settings, or type below.",
   NotFoundError: "The browser finds no microphone. Connect one, or type below.",
   NotReadableError: "The microphone cannot be opened. Close the program that uses it, or type below.",
 };
@@ -308,13 +309,13 @@ async function press(at) {
     await line.call?.talk(stream.getAudioTracks()[0], true);
   } catch (problem) {
     pressed = null;
-    refused = problem.name === "NotAllowedError" ? "Microphone blocked." : "No microphone.";
+    refused = problem.name === "NotAllowedError" ? "Microphone blocked" : "No microphone";
     say(refused);
     return warn(REFUSALS[problem.name] ?? `The sound cannot be opened: ${problem.message}`);
   }
   if (pressed !== at) return line.call?.talk(null, false); // let go while the browser asked
   soundSent = 0;
-  say("Listening.");
+  say("Listening…");
   draft = addEntry("user");
   for (const bar of byId("level").querySelectorAll("i")) bar.remove();
   recorder.port.postMessage({ talk: true });
@@ -322,7 +323,7 @@ async function press(at) {
 
 function reconnect() {
   line.again();
-  say("Connecting.");
+  say("Connecting…");
 }
 
 // A finger or a key goes down, and up. A tap begins and ends what is said, and so does a hold.
@@ -364,11 +365,11 @@ function commit() {
     line.send({ type: "input_audio_buffer.commit" });
     createResponse();
     turn.sent = performance.now();
-    say("Thinking.");
+    say("Thinking…");
   } else {
     line.send({ type: "input_audio_buffer.clear" });
     drop(draft);
-    say("Stopped.");
+    say("Stopped");
   }
   draft = null;
 }
@@ -389,14 +390,14 @@ async function send(text, at) {
   line.send({ type: "conversation.item.create", item });
   turn = { released: at, sent: performance.now() };
   createResponse();
-  say("Thinking.");
+  say("Thinking…");
 }
 
 // The connection.
 
 const STATES = {
   paused: "The session has ended. Talk or type: a new one begins with these words.",
-  gone: "Connection lost.",
+  gone: "Connection lost",
   full: "All sessions of the server are in use.",
   locked: "The server needs its API key.",
   refused: "The server refused the session.",
@@ -458,7 +459,7 @@ document.addEventListener("visibilitychange", () => { if (document.hidden) relea
 function stop(at) {
   if (pressed !== null) return release(at, false);
   interrupt();
-  say("Stopped.");
+  say("Stopped");
 }
 byId("stop").addEventListener("click", (event) => { stop(event.timeStamp); talkButton.focus(); });
 
@@ -467,7 +468,7 @@ byId("compose").addEventListener("submit", (event) => {
   const text = byId("text").value.trim();
   if (text) send(text, event.timeStamp);
 });
-byId("text").addEventListener("focus", () => { if (byId("status").textContent === "Stopped.") say(ready()); });
+for (const change of ["focus", "blur"]) byId("text").addEventListener(change, () => byId("status").textContent === "Stopped" ? say(ready()) : label());
 byId("examples").addEventListener("click", ({ target, timeStamp }) => { if (target.matches("button")) send(target.textContent, timeStamp); });
 
 byId("set").addEventListener("click", () => byId("settings").showModal());
@@ -500,7 +501,7 @@ byId("lock").addEventListener("submit", (event) => {
 byId("transport").addEventListener("change", (event) => {
   sessionStorage.setItem("transport", event.target.value);
   line.use(event.target.value);
-  say("Connecting.");
+  say("Connecting…");
 });
 line.transport = sessionStorage.getItem("transport") ?? "websocket";
 byId("transport").value = line.transport;
