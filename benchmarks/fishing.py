@@ -104,7 +104,7 @@ def unknown(brain: Brain, form: str, questions: dict[str, Any]) -> Iterator[Answ
 
 def told(brain: Brain, form: str, questions: dict[str, Any]) -> Iterator[Answered]:
     for turn in questions["told"]:
-        says, asks, needs = turn if isinstance(turn, list) else turn.values()
+        says, asks, needs = turn.values() if "asks" in turn else turn
         options = FORMS[form]
         first = _reply(brain, (), says, options)
         past = PastTurn(says, says, (Token(first),), clock=options.clock)
