@@ -217,7 +217,7 @@ def test_the_words_before_a_pause_are_answered_beside_the_pass_that_confirms_the
     def before(prompt: str) -> None:
         if prompt.endswith("hello there" + ASK):
             drafted.set()
-        elif prompt.endswith("hello there"):
+        elif prompt.endswith("hello"):
             prefilled.set()
 
     def confirm() -> None:

@@ -292,7 +292,7 @@ class EmbeddedBrain:
         if complete:
             self._ask(live.past, text, live.options, live.cancelled)
         else:
-            beginning = self._prompt(live.past, text.rstrip(".,!?"), live.options)
+            beginning = self._prompt(live.past, text.rpartition(" ")[0], live.options)
             self._request(beginning, 0, live.cancelled, options=live.options)
 
     def _ask(
