@@ -123,7 +123,7 @@ def say(clock: Clock, text: str, token_s: float, making: float) -> tuple[TimedVo
 
 @pytest.mark.parametrize("text", ANSWERS)
 @pytest.mark.parametrize("token_s", [0.0, 0.03, 0.08, 0.12])
-@pytest.mark.parametrize("making", [0.01, 0.05])
+@pytest.mark.parametrize("making", [0.01, 0.1])
 def test_no_hole_is_heard_in_an_answer(
     clock: Clock, text: str, token_s: float, making: float
 ) -> None:
