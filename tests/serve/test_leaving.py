@@ -350,10 +350,27 @@ class SlowVoice(BeepVoice):
 @contextmanager
 def load(config, note):
     parts = LoudIsSpeech(), SlowVoice(), ScriptedBrain(), LoudIsSpeech()
-    yield Pool([ModelSet(stubborn, *parts)])
+    try:
+        yield Pool([ModelSet(stubborn, *parts)])
+    finally:
+        print("closing", flush=True)
 
 run(Config(serve=ServeConfig(port=0)), load)
 """
+
+
+def test_a_stop_does_not_wait_until_all_models_are_closed():
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(
+        [sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            assert process.stdout.readline().startswith("Ready")
+            process.send_signal(signal.SIGINT)
+            assert "closing" not in process.stdout.read()
+            assert process.wait(SECONDS) == 0
+        finally:
+            process.kill()
 
 
 @pytest.mark.slow

@@ -307,6 +307,24 @@ async def test_a_client_that_leaves_gives_its_session_back(server):
     await asyncio.to_thread(_until_free, server, 1)
 
 
+async def test_a_sound_that_drips_leaves_the_models_to_others(server, monkeypatch):
+    monkeypatch.setattr("voxtui.serve.endpoints.transcriptions.LATEST_SECONDS", 0.5, raising=False)
+    async with Slowly(server, ("stream", "true")) as client:
+        await client.begin()
+        client.send(endless_wav(spoken(0.5)))
+        await client.read_until(b"transcript.text.delta")
+        other = asyncio.create_task(asyncio.to_thread(upload, server, wav(spoken(0.5))))
+        while not other.done():
+            client.send(bytes(2))
+            await asyncio.wait((other,), timeout=0.05)
+        assert other.result().status_code == 200
+        client.send(pcm(spoken(2.0)) + b"\r\n--x--\r\n")
+        client.writer.write(b"0\r\n\r\n")
+        done = await client.read_until(b'"usage"')
+    assert done.count(b"transcript.text.delta") == 1, done  # not the first one again
+    assert b'"text":"0.7 seconds. 2.4 seconds."' in done
+
+
 def _until_free(server, wanted: int) -> None:
     until(lambda: server.client.get("/readyz").json()["free"] == wanted)
 

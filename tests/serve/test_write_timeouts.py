@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -75,6 +76,30 @@ def test_a_session_whose_client_never_reads_ends_and_its_parts_are_free_again(
         wire = open_session(client)
         with suppress(ConnectionError):  # the server may drop it meanwhile
             ask_for_much(client, wire)
+        until(lambda: not server.pool.busy)
+
+
+def test_a_session_is_dropped_that_leaves_even_a_few_bytes_waiting(impatient, monkeypatch):
+    """Fewer than uvicorn waits for, 64 kB."""
+    made = []
+    monkeypatch.setattr(
+        "uvicorn.protocols.websockets.wsproto_impl.WSProtocol.start_keepalive",
+        lambda protocol: made.append(protocol.transport),
+    )
+    with serving() as server, connected(server) as client:
+        wire = open_session(client)
+        item = {**ITEM, "content": [{"type": "input_text", "text": "x" * 8000}]}
+        message = {"type": "conversation.item.create", "item": item}
+        client.sendall(wire.send(events.TextMessage(json.dumps(message))))
+        retrieve = {"type": "conversation.item.retrieve", "item_id": "long"}
+        until(lambda: made)
+        stuck = 0
+        while stuck < 50 and server.pool.busy:  # the system may take some more bytes yet
+            stuck = stuck + 1 if made[0].get_write_buffer_size() else 0
+            if not stuck:
+                client.sendall(wire.send(events.TextMessage(json.dumps(retrieve))))
+            time.sleep(0.01)  # one answer after the other
+        assert made[0].get_write_buffer_size() < 2**16
         until(lambda: not server.pool.busy)
 
 

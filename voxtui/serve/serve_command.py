@@ -99,6 +99,7 @@ def run(
             )
             with suppress(KeyboardInterrupt):  # uvicorn has drained and raises it again
                 server.run(sockets=[listener])
+            os._exit(0)  # closing eight sets takes seconds, and they have nothing to save
 
 
 def check_memory(config: Config) -> str:

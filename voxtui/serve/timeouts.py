@@ -32,6 +32,10 @@ class DropsStalled(Base):
     transport: asyncio.Transport
     _stalls: asyncio.TimerHandle | None = None
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # pauses for each byte that waits
+
     def pause_writing(self) -> None:
         super().pause_writing()
         self._watch(math.inf)

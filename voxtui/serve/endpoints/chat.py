@@ -96,11 +96,8 @@ class Chat(Endpoint):
         stages = {name: since[at] for name, at in named.items() if at in since}
         self.metrics.took(self.name, 0.0, **stages)
         prompt, generated = timestamps.prompt_tokens, timestamps.tokens or generated
-        usage = {
-            "prompt_tokens": prompt,
-            "completion_tokens": generated,
-            "total_tokens": prompt + generated,
-        }
+        usage = {"prompt_tokens": prompt, "completion_tokens": generated}
+        usage["total_tokens"] = prompt + generated
         reason = "tool_calls" if calls else "length" if generated >= limit else "stop"
         if reason == "stop" and request.json_schema and not request.stops:
             _check_json("".join(texts))

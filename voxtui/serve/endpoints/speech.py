@@ -154,10 +154,6 @@ def spoken(voice: Voice, text: str, speed: float | None, cancelled: Flag) -> Ite
 
 def endless_wav_header() -> bytes:
     """Return the header of a mono WAV of unknown length."""
-    unknown = 2**32 - 1
-    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, RATE, 2 * RATE, 2, 16)
-    return (
-        struct.pack("<4sI4s", b"RIFF", unknown, b"WAVE")
-        + form
-        + struct.pack("<4sI", b"data", unknown)
-    )
+    form, unknown = (b"fmt ", 16, 1, 1, RATE, 2 * RATE, 2, 16), 2**32 - 1
+    parts = b"RIFF", unknown, b"WAVE", *form, b"data", unknown
+    return struct.pack("<4sI4s4sIHHIIHH4sI", *parts)

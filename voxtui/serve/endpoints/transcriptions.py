@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 PIECE_BYTES = 65_536
 """Bytes of a piece: two seconds of a WAV that is decoded while it arrives."""
+
+LATEST_SECONDS = 30.0
+"""Maximum time by which the sound of a stream may be late. Beyond it the models serve others until
+the rest has arrived."""
 
 MOONSHINE = "moonshine-tiny-en"
 
@@ -143,11 +148,11 @@ class Transcriptions(Endpoint):
         answer = TranscriptionAnswer(exchange, Options(self.models, self.models[0] == MOONSHINE))
         with Spool() as spool:
             upload = Upload(spool, exchange, self.config.serve)
-            recognising: asyncio.Task[None] | None = None
+            recognising: asyncio.Task[bool] | None = None
             try:
                 async for part in form(exchange.headers, exchange.receive):
-                    if recognising is not None and recognising.done():
-                        break  # it has failed: the rest of the file is of no use
+                    if recognising is not None and recognising.done() and recognising.exception():
+                        break  # the rest of the file is of no use
                     if not isinstance(part, bytes):
                         answer.options.set(*part)
                         await answer.catch_up()
@@ -155,9 +160,10 @@ class Transcriptions(Endpoint):
                         recognising = asyncio.create_task(self._recognise(upload, answer))
                 answer.options.check()
                 upload.end()
-                recognising = recognising or asyncio.create_task(self._recognise(upload, answer))
                 async with exchange.watched():
-                    await recognising
+                    if recognising is None or not await recognising:
+                        recognising = asyncio.create_task(self._recognise(upload, answer))
+                        await recognising
             finally:  # the thread may still read the file
                 exchange.leave()
                 if recognising is not None:
@@ -169,13 +175,19 @@ class Transcriptions(Endpoint):
         self.metrics.answered(self.name, 200)
         await answer.finish(upload.sound_seconds, stages)
 
-    async def _recognise(self, upload: Upload, answer: TranscriptionAnswer) -> None:
-        """Recognise the file while it arrives. Raises HttpError and Disconnected."""
-        async with self.pool.lend(upload.exchange) as parts:
-            await to_thread.run_sync(self._segments, upload, answer, parts)
+    async def _recognise(self, upload: Upload, answer: TranscriptionAnswer) -> bool:
+        """Recognise the file while it arrives. Return False if it arrives too slowly for that.
 
-    def _segments(self, upload: Upload, answer: TranscriptionAnswer, parts: ModelSet) -> None:
-        """Pass each segment to `answer`, until the client disconnects. Runs on its own thread."""
+        Raises HttpError and Disconnected.
+        """
+        async with self.pool.lend(upload.exchange) as parts:
+            return await to_thread.run_sync(self._segments, upload, answer, parts)
+
+    def _segments(self, upload: Upload, answer: TranscriptionAnswer, parts: ModelSet) -> bool:
+        """Pass each new segment to `answer`, until the client disconnects. Runs on a thread.
+
+        Returns False if others need the models more, because the sound arrives too slowly.
+        """
         cancelled = upload.exchange.cancelled
 
         def recognise(samples: Samples) -> str:
@@ -187,14 +199,22 @@ class Transcriptions(Endpoint):
                 upload.infer_seconds += time.monotonic() - began
 
         try:
-            for segment in segments("", upload.sound(), self.config.vad, parts.detector, recognise):
+            found = segments("", upload.sound(), self.config.vad, parts.detector, recognise)
+            for segment in islice(found, answer.count, None):
                 from_thread.run(answer.add, segment)
+            return True
+        except TooSlow:
+            return False
         except TooLong as error:
             raise upload.too_long() from error
         except InputError as error:
             raise HttpError(400, str(error), param="file") from error
         except VoxtuiError as error:
             raise failed(str(error)) from error
+
+
+class TooSlow(Exception):
+    """The sound arrives more slowly than it was spoken."""
 
 
 class Upload:
@@ -214,8 +234,8 @@ class Upload:
         self._most_bytes = config.max_upload_mb * 2**20
         self._start: bytes | None = b""
         """the bytes so far, or None once they are known to hold such a header or none"""
-        self._pcm: tuple[int, PcmStream] | None = None
-        """the offset of the sound in a WAV that is decoded while it arrives, and its decoder"""
+        self._pcm: tuple[int, int | None] | None = None
+        """the offset of the sound in a WAV that is decoded while it arrives, and its bytes"""
         self._bytes = 0
 
     async def take(self, data: bytes) -> bool:
@@ -229,17 +249,12 @@ class Upload:
         if self._start is None:
             return False
         self._start += data
-        try:
-            header = wav_header(self._start)
-        except ValueError:
-            header = None
-            self._start = None
-        else:
-            if header is not None or len(self._start) > LONGEST_HEADER:
-                self._start = None
-        if header is not None:
-            self._pcm = header[0], PcmStream(header[1])
-        return header is not None
+        with suppress(ValueError):
+            self._pcm = wav_header(self._start)
+            if self._pcm is None and len(self._start) <= LONGEST_HEADER:
+                return False  # it may still come
+        self._start = None
+        return self._pcm is not None
 
     def _check_size(self) -> None:
         """Raise HttpError (413) for too many bytes."""
@@ -281,8 +296,9 @@ class Upload:
     def sound(self) -> Iterator[Samples]:
         """Yield the samples of the file, until the client has disconnected. Runs on a thread.
 
-        Raises InputError, such as TooLong after `serve.max_audio_minutes` of them.
+        Raises TooSlow, and InputError, such as TooLong after `serve.max_audio_minutes` of them.
         """
+        self.sound_seconds = 0.0
         sound = self._decoded() if self._pcm is None else self._streamed(*self._pcm)
         while not self.exchange.cancelled.is_set():
             began = time.monotonic()
@@ -295,9 +311,18 @@ class Upload:
                 raise TooLong("The sound is too long.")
             yield piece
 
-    def _streamed(self, offset: int, pcm: PcmStream) -> Iterator[Samples]:
-        cancelled = self.exchange.cancelled
-        while data := self._spool.read(offset, PIECE_BYTES, cancelled):
+    def _streamed(self, offset: int, size: int | None) -> Iterator[Samples]:
+        pcm, waited = PcmStream(size), 0.0
+        while True:
+            began = time.monotonic()
+            data = self._spool.read(offset, PIECE_BYTES, self.exchange.cancelled)
+            late = time.monotonic() - began
+            waited += late
+            self._decode_seconds -= late
+            if not data:
+                return
+            if waited > self.sound_seconds + LATEST_SECONDS:
+                raise TooSlow
             offset += len(data)
             yield pcm.feed(data)
 
@@ -327,6 +352,10 @@ class TranscriptionAnswer:
         self._segments: list[TranscriptSegment] = []
         self._sent = 0
 
+    @property
+    def count(self) -> int:
+        return len(self._segments)
+
     async def add(self, segment: TranscriptSegment) -> None:
         self._segments.append(segment)
         await self.catch_up()
@@ -347,14 +376,8 @@ class TranscriptionAnswer:
         numbers = _numbers(seconds, stages)
         if self.options.stream:
             await self.catch_up()
-            await self._exchange.event(
-                {
-                    "type": "transcript.text.done",
-                    "text": text,
-                    "usage": openai_types.usage(seconds),
-                    "x_voxtral": numbers,
-                }
-            )
+            done = {"type": "transcript.text.done", "text": text, "x_voxtral": numbers}
+            await self._exchange.event({**done, "usage": openai_types.usage(seconds)})
             await self._exchange.end()
             return
         headers = {f"x-voxtral-{name.replace('_', '-')}": str(n) for name, n in numbers.items()}

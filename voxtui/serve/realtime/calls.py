@@ -41,8 +41,7 @@ class Calls:
     def __init__(self, sessions: Sessions, host: str) -> None:
         self._sessions = sessions
         self._host = host
-        self._calls: dict[str, Call] = {}
-        self._running: set[asyncio.Task[None]] = set()
+        self._calls: dict[str, tuple[Call, asyncio.Task[None]]] = {}
 
     async def begin(self, request: Request) -> Response:
         """Answer an offer. Raises HttpError and Disconnected."""
@@ -58,17 +57,17 @@ class Calls:
 
     async def hang_up(self, request: Request) -> Response:
         """Answer `POST /v1/realtime/calls/{call_id}/hangup`."""
-        call = self._calls.get(request.path_params["call_id"])
-        if call is None:
+        found = self._calls.get(request.path_params["call_id"])
+        if found is None:
             raise HttpError(404, "There is no such call.", code="call_not_found")
-        call.leave()
+        found[0].leave()
         return Response()
 
     async def drain(self) -> None:
         """End all sessions, then wait until their calls are closed."""
         await self._sessions.drain()
-        if self._running:
-            await asyncio.wait(self._running, timeout=HANG_UP_SECONDS)
+        if running := [task for _, task in self._calls.values()]:
+            await asyncio.wait(running, timeout=HANG_UP_SECONDS)
 
     async def _call(self, request: Request) -> tuple[str, str]:
         """Begin a call. Returns its id and the answer to its offer. Raises HttpError."""
@@ -85,20 +84,18 @@ class Calls:
             answer = await call.answer(offer)
             name = new_id("rtc")
             lent = stack.pop_all()
-        self._calls[name] = call
         task = asyncio.create_task(self._converse(name, call, parts, settings, lent))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._calls[name] = call, task
         return name, answer
 
     async def _converse(
         self, name: str, call: Call, parts: ModelSet, settings: Settings, lent: AsyncExitStack
     ) -> None:
-        async with lent:
-            try:
+        try:
+            async with lent:
                 await self._sessions.run(call, parts, settings)
-            finally:
-                del self._calls[name]
+        finally:
+            del self._calls[name]
 
 
 def addresses(host: str) -> list[str] | None:

@@ -87,7 +87,7 @@ class Sessions:
         self._default = default
         self._client_keys = client_keys
         self._connections: set[Connection] = set()
-        self._draining = False
+        self.draining = False
 
     def settings(self, request: HTTPConnection) -> Settings:
         """Return the settings from the key and the query of a request. Raises HttpError."""
@@ -107,7 +107,7 @@ class Sessions:
     async def lend(self) -> AsyncGenerator[ModelSet]:
         if not self._pool.has_brains:
             raise HttpError(404, "No chat model is loaded here.", code="model_not_found")
-        if self._draining:
+        if self.draining:
             raise HttpError(503, "The server is stopping.", kind=SERVER, code="server_stopping")
         async with self._pool.lend() as parts:
             yield parts
@@ -123,7 +123,7 @@ class Sessions:
 
     async def drain(self) -> None:
         """End each answer, then close each connection. No new answer begins."""
-        self._draining = True
+        self.draining = True
         waiting = [connection.drained() for connection in self._connections]
         await asyncio.gather(*waiting)
 
@@ -146,14 +146,12 @@ class Connection:
         self._begun = asyncio.Event()
         """the event that is set once the engine is ready or has failed"""
         self._drained = asyncio.Event()
-        self._draining = False
         self._closed = False
         """whether the end was queued"""
         self._engine = self._made_engine(parts)
         self._session = RealtimeSession(self._engine, sessions.config, settings, self)
 
     async def run(self) -> None:
-        """Serve until either side closes. The models are free again afterwards."""
         self._engine.start()
         writer = asyncio.create_task(self._write())
         try:
@@ -176,7 +174,6 @@ class Connection:
 
     async def drained(self) -> None:
         """Close the connection once each answer is generated and played, or after DRAIN_SECONDS."""
-        self._draining = True
         if not self._speaking:
             self._close(GOING_AWAY)
         with suppress(TimeoutError):
@@ -199,7 +196,7 @@ class Connection:
                 if self._loop.time() < self._active_at + IDLE_SECONDS:
                     continue
                 raise
-            if self._draining:
+            if self._sessions.draining:
                 continue
             if isinstance(received, np.ndarray):
                 self._session.take_sound(received)
@@ -215,11 +212,6 @@ class Connection:
             await self._transport.close(*out)
         self._drained.set()
 
-    def _drop_queue(self) -> None:
-        while not self._out.empty():
-            out = self._out.get_nowait()
-            self._queued -= len(out) if isinstance(out, bytes) else 0
-
     def _close(self, code: int, reason: str = "") -> None:
         """Close the connection after the queued messages. Nothing is sent afterwards."""
         if not self._closed:
@@ -232,7 +224,6 @@ class Connection:
 
     @property
     def waiting(self) -> int:
-        """The bytes of speech that the client has not received yet. Any thread."""
         return self._queued if self.output is None else self.output.waiting
 
     def send(self, type: str, **fields: object) -> None:  # noqa: A002 (a field of the protocol)
@@ -240,18 +231,18 @@ class Connection:
             return
         out = msgspec.json.encode({"type": type, "event_id": new_id("event"), **fields})
         if self._queued + len(out) > MOST_QUEUED:
-            self._drop_queue()
+            while not self._out.empty():
+                self._out.get_nowait()
             self._close(TOO_SLOW, "The client reads too slowly.")
             return
         self._queued += len(out)
         self._out.put_nowait(out)
         self._active_at = self._loop.time()
         self._begun.set()
-        if self._draining and not self._speaking:
+        if self._sessions.draining and not self._speaking:
             self._close(GOING_AWAY)
 
     def answered(self, turn: Turn) -> None:
-        """Count a finished answer."""
         stages = {
             "first_token": turn.ttft_ms, "total": turn.total_ms, "hidden": turn.speculative_s * 1000
         }  # fmt: skip
@@ -259,7 +250,6 @@ class Connection:
         self._sessions.metrics.took(ENDPOINT, 0.0, **took)
 
     def failed(self) -> None:
-        """Close the connection because the engine has failed."""
         self._begun.set()
         self._close(INTERNAL_ERROR)
 

@@ -9,7 +9,7 @@ import secrets
 from base64 import b64encode
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,7 @@ from voxtui.serve.openai_types import NOT_JSON
 from voxtui.serve.realtime.session_settings import (
     Json,
     Settings,
+    converted,
     invalid,
     invalid_field,
     object_of,
@@ -27,8 +28,6 @@ from voxtui.storage.derived_latencies import stages
 
 MOST_METADATA = 16
 """Maximum number of pairs."""
-
-T = TypeVar("T")
 
 
 def new_id(prefix: str) -> str:
@@ -201,8 +200,7 @@ class _Message(_OfClient, tag="message"):
     content: list[_Part] = []
 
 
-_ClientItem: TypeAlias = _Call | _Result | _Message
-_CLIENT_ITEM: Any = _ClientItem
+_CLIENT_ITEM: Any = _Call | _Result | _Message
 
 
 def item_of(given: object) -> Item:
@@ -211,7 +209,7 @@ def item_of(given: object) -> Item:
     if isinstance(given, dict):
         fields: Json = dict(given)  # type: ignore[reportUnknownArgumentType]
         whole = {"type": "message", **fields}
-    item: _ClientItem = _converted(whole, _CLIENT_ITEM, "item")
+    item: _Call | _Result | _Message = converted(whole, _CLIENT_ITEM, "item")
     name = item.id or new_id("item")
     match item:
         case _Call(name=called, arguments=arguments, call_id=call):
@@ -361,18 +359,12 @@ class Response:
 
 def timing(turn: Turn) -> Json:
     """Return the stages of a turn, in milliseconds after the commit."""
-
-    def rounded(seconds: float) -> float:
-        return round(seconds * 1000, 1)
-
     first_audio = turn.ms(Milestone.FIRST_AUDIO)
-    return {
-        "stages": [
-            {"name": stage.name, "start_ms": rounded(stage.start), "end_ms": rounded(stage.end)}
-            for stage in stages(turn.timestamps, turn.speculative_s)
-        ],
-        "first_audio_ms": first_audio and round(first_audio, 1),
-    }
+    shown = [
+        {"name": s.name, "start_ms": round(s.start * 1000, 1), "end_ms": round(s.end * 1000, 1)}
+        for s in stages(turn.timestamps, turn.speculative_s)
+    ]
+    return {"stages": shown, "first_audio_ms": first_audio and round(first_audio, 1)}
 
 
 class _ClientResponse(msgspec.Struct):
@@ -393,7 +385,7 @@ def response_of(given: object, settings: Settings, conversation_id: str) -> Resp
     settings_of_it = object_of(given, "response")
     names = settings_of_it.keys() & set(_ClientResponse.__struct_fields__)
     own = {name: settings_of_it.pop(name) for name in names}
-    asked = _converted(own, _ClientResponse, "response")
+    asked = converted(own, _ClientResponse, "response")
     if asked.conversation not in (None, "auto"):
         raise invalid(OUTSIDE, "response.conversation", "not_supported")
     if asked.input is not None:
@@ -402,13 +394,6 @@ def response_of(given: object, settings: Settings, conversation_id: str) -> Resp
     # Some clients repeat the session's instructions before those of the answer.
     request = own_settings.instructions.removeprefix(settings.instructions).strip()
     return Response(own_settings, conversation_id, asked.metadata, request)
-
-
-def _converted(given: object, kind: type[T], name: str) -> T:
-    try:
-        return msgspec.convert(given, kind)
-    except msgspec.ValidationError as error:
-        raise invalid_field(error, name) from error
 
 
 def _details(status: str, turn: Turn, by_client: bool) -> Json:

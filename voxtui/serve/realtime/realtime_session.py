@@ -452,10 +452,8 @@ class RealtimeSession:
         item.text = text
         if not self._settings.transcribes:
             return
-        event, place = (
-            "conversation.item.input_audio_transcription",
-            {"item_id": item.id, "content_index": 0},
-        )
+        event = "conversation.item.input_audio_transcription"
+        place = {"item_id": item.id, "content_index": 0}
         if text:
             self._emit(f"{event}.delta", **place, delta=text)
             self._emit(f"{event}.completed", **place, transcript=text, usage=usage(item.seconds))
@@ -486,5 +484,5 @@ class RealtimeSession:
 
     def report_error(self, message: str, code: str) -> None:
         """Report why the session ends."""
-        error = {"type": SERVER, "code": code, "message": message, "param": None}
-        self._emit("error", error={**error, "event_id": None})
+        with self._reporting(None):
+            raise HttpError(500, message, code=code, kind=SERVER)

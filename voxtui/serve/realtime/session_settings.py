@@ -7,7 +7,7 @@ in https://platform.openai.com/docs/api-reference/realtime (openai 3.54).
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -32,6 +32,8 @@ PREROLL_MS = 350
 """Length of the pre-roll of detected speech. `prefix_padding_ms` does not change it."""
 
 Json: TypeAlias = dict[str, Any]
+
+T = TypeVar("T")
 
 OF_RESPONSE = frozenset({
     "audio", "instructions", "max_output_tokens", "output_modalities", "parallel_tool_calls",
@@ -178,10 +180,7 @@ class Settings(_Struct, frozen=True):
     def _checked(self, changes: Json, param: str) -> Settings:
         if changes.get("prompt"):
             raise no_templates(param)
-        try:
-            changed = msgspec.convert(_merged(msgspec.to_builtins(self), changes), Settings)
-        except msgspec.ValidationError as error:
-            raise invalid_field(error, param) from error
+        changed = converted(_merged(msgspec.to_builtins(self), changes), Settings, param)
         try:
             changed.options([])
         except HttpError as error:  # of the tools
@@ -258,6 +257,13 @@ def invalid_field(error: msgspec.ValidationError, param: str) -> HttpError:
         if field[1] == "unknown":
             return unknown(place)
     return invalid(f"{what}.", place.lstrip(".") or None)
+
+
+def converted(value: object, kind: type[T], param: str) -> T:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise invalid_field(error, param) from error
 
 
 def object_of(value: object, param: str) -> Json:
