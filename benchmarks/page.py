@@ -26,10 +26,10 @@ from benchmarks.browsers import BROWSERS, Tab
 from voxtui.storage.derived_latencies import percentile
 
 TABLE = """({
-  sound: document.getElementById('first-sound').textContent,
+  sound: document.getElementById('first-sound').title,
   word: document.getElementById('first-word').textContent,
   answer: document.getElementById('full-answer').textContent,
-  stages: [...document.querySelectorAll('#stages tr')].map(row => [row.cells[0].textContent,
+  stages: [...document.querySelectorAll('#stages tr')].map(row => [row.cells[0].title,
     row.cells[2].textContent]),
   words: [...document.querySelectorAll('#words li')].map(line => line.innerText),
   problem: document.getElementById('problem').textContent,
@@ -59,12 +59,13 @@ def ms(text: str) -> float | None:
 
 def choose(tab: Tab, transport: str) -> None:
     """Choose the transport as a person without a mouse does."""
-    tab.value("document.getElementById('settings').showPopover()")
+    tab.tap("set")
     tab.value("document.getElementById('transport').focus(), true")
     tab.press("ArrowDown")
     tab.until("Connecting")
-    tab.until("Ready")
+    tab.until("to talk")
     assert tab.value("document.getElementById('transport').value") == transport
+    tab.press("Escape")
     tab.value("document.getElementById('talk').focus(), true")
 
 
@@ -119,7 +120,7 @@ def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         served(arguments.serve) as url,
         BROWSERS[arguments.browser](url, Path(directory)) as tab,
     ):
-        tab.until("Ready")
+        tab.until("to talk")
         if arguments.transport != "websocket":
             choose(tab, arguments.transport)
         hand = Hand(tab, arguments.by)
@@ -135,7 +136,7 @@ def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 hand.end()
             tab.until("Speaking")
             if number < arguments.turns - 1:
-                tab.until("Ready")
+                tab.until("to talk")
             else:
                 hand.stop()
                 tab.until("Stopped")

@@ -5,7 +5,7 @@ globalThis.AudioWorkletProcessor = class { constructor() { this.port = { posted:
 globalThis.registerProcessor = () => {};
 globalThis.sampleRate = 24000;
 globalThis.currentTime = 0;
-const { axis, shown, waterfall } = await import(`${process.argv[2]}/times.js`);
+const { axis, heardAt, latency, shown, waterfall } = await import(`${process.argv[2]}/times.js`);
 const { Line } = await import(`${process.argv[2]}/line.js`);
 const { Ear, Player, Recorder, Resampler } = await import(`${process.argv[2]}/worklet.js`);
 
@@ -50,6 +50,20 @@ const listen = (value, data) => {
 };
 const through_ear = [listen(0.5, {}), listen(0, { listens: true }), listen(0.5, {}), listen(0.5, {}), listen(0.5, { muted: true })];
 
+// Firefox hangs when a playing context is asked for its latency, so here it throws.
+const playingContext = { currentTime: 2, get outputLatency() { throw new Error("hung"); },
+  getOutputTimestamp() { throw new Error("hung"); } };
+const asked = (userAgent, context) => {
+  Object.defineProperty(globalThis, "navigator", { value: { userAgent }, configurable: true });
+  return [latency(context), Math.round(heardAt(context, 2.5) - performance.now())];
+};
+const heard = [
+  asked("Gecko/20100101 Firefox/153.0", playingContext),
+  asked("Chrome/156.0.0.0", { outputLatency: 0.04, getOutputTimestamp: () =>
+    ({ contextTime: 2, performanceTime: performance.now() + 40 }) }),
+  asked("Safari/605", { currentTime: 2, getOutputTimestamp: () => ({ performanceTime: 0 }) }),
+];
+
 const told = { first_audio_ms: 30, stages: [
   { name: "hidden", start_ms: -200, end_ms: 0 }, { name: "listen", start_ms: 0, end_ms: 10 },
   { name: "voice", start_ms: 10, end_ms: 30 }, { name: "writing", start_ms: 20, end_ms: 90 } ] };
@@ -80,11 +94,14 @@ const receive = (event) => sockets.at(-1).onmessage({ data: JSON.stringify(event
 const error = (code) => receive({ type: "error", error: { code, message: code } });
 await line.open();
 await line.open();
+await line.again(); // a person asks, so the same answer is said again
+const away = [line.away];
 server = "there";
 await line.open();
 line.send({ type: "input_audio_buffer.append" });
 const early = [...sockets.at(-1).sent];
 receive({ type: "session.created" });
+away.push(line.away);
 line.send({ type: "input_audio_buffer.commit" });
 sockets.at(-1).onclose({ code: 1006 });
 await line.open();
@@ -141,8 +158,8 @@ await settle();
 console.log(JSON.stringify({
   call: { posts, sent: peers[0].channel.sent, answer: peers[0].answer, track: peers[0].track, closed: peers[0].closed,
     states: states.slice(before), channel: peers[0].channel.name },
-  through_ear, ear: ear.port.posted,
-  states: states.slice(0, before), early, sent: sockets[0].sent, protocols: sockets[0].protocols, url: sockets[0].url,
+  through_ear, ear: ear.port.posted, heard,
+  states: states.slice(0, before), away, early, sent: sockets[0].sent, protocols: sockets[0].protocols, url: sockets[0].url,
   waits, opened: sockets.length,
   speech: through(48000, 1000), odd: through(44100, 1000), too_high: through(48000, 15000),
   playing, stopped, silent, ended: player.port.posted,

@@ -135,6 +135,7 @@ def test_the_network_has_a_bar_and_the_bars_reach_the_first_sound_without_a_gap(
 def test_the_line_comes_back_by_itself_and_says_once_that_the_server_is_gone(browser):
     assert browser["states"] == [
         ["gone", ""],
+        ["gone", ""],
         ["ready", ""],
         ["gone", ""],
         ["full", "session_limit_reached"],
@@ -145,7 +146,8 @@ def test_the_line_comes_back_by_itself_and_says_once_that_the_server_is_gone(bro
         ["locked", "The API key is wrong."],
     ]
     # Nobody else is waited for: a missing model or key does not come by itself.
-    assert browser["waits"] == [1000, 2000, 1000, 10_000]
+    assert browser["waits"] == [1000, 2000, 4000, 1000, 10_000]
+    assert browser["away"] == ["gone", None]
     assert browser["opened"] == 5
 
 
@@ -175,3 +177,7 @@ def test_a_call_is_a_line_too_and_says_why_there_is_none(browser):
 def test_the_ear_reports_the_next_sound_once_and_is_silent_when_it_is_muted(browser):
     assert browser["through_ear"] == [[0.5, 0.5], [0, 0], [0.5, 0.5], [0.5, 0.5], [0, 0]]
     assert browser["ear"] == [{"at": 1 / 24_000}]
+
+
+def test_firefox_is_not_asked_for_the_latency_of_its_device(browser):
+    assert browser["heard"] == [[0, 500], [0.04, 540], [0, 500]]

@@ -20,6 +20,7 @@ from voxtui.brains.embedded.recogniser import (
     louder,
     read_pieces,
     read_tokens,
+    same_words,
     stretches,
 )
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
@@ -65,6 +66,20 @@ def test_tokens_become_words_and_an_uncertain_word_is_told() -> None:
         [piece.encode() for piece in pieces], [-0.1, -0.1, -2.0, -0.1, -0.1, 0.0, -0.2, -0.3, -3.0]
     )
     assert (heard.text, heard.doubtful, heard.tokens) == ("Reykjavik is café?", (0,), 9)
+
+
+@pytest.mark.parametrize(
+    ("digits", "words"),
+    [
+        ("7", "seven"),
+        ("It's 10.", "it's ten"),
+        ("In 1969", "in nineteen sixty nine"),
+        ("1-2-3", "one two three"),
+        ("20 or 13?", "twenty or thirteen"),
+    ],
+)
+def test_a_number_is_the_same_in_digits_and_in_words(digits: str, words: str) -> None:
+    assert same_words(digits) == same_words(words) == words
 
 
 def test_long_speech_is_cut_at_pauses_only_and_grows_at_its_end() -> None:

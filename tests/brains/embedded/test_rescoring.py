@@ -25,6 +25,8 @@ def candidates(*texts: str, each: float = 0.5) -> list[Heard]:
         ("What is the capital of Frans?", "What is the capital of France?"),
         ("How many days are there in a weak?", "How many days are there in a week?"),
         ("Is it two late to call?", "Is it too late to call?"),
+        ("12345.", "One two three four five."),
+        ("Set a timer for fifty minutes.", "Set a timer for 15 minutes."),
     ],
 )
 def test_the_words_that_people_say_win_where_they_sound_almost_as_likely(

@@ -7,13 +7,12 @@ sources: docs/decisions/2026-11-26-word-choice.md.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from voxtui.brains.embedded.recogniser import Heard
+from voxtui.brains.embedded.recogniser import Heard, same_words
 
 TRIGRAMS = "en-us/en-us.lm.bin"
 """The file of trigrams in the wheel of pocketsphinx, 27 MB."""
@@ -27,8 +26,6 @@ UNKNOWN = -14.0
 
 WEIGHT = 0.3
 """Weight of the language model's log-probability beside the recogniser's."""
-
-WORD = re.compile(r"[a-z']+|\d+")
 
 
 class Rescoring:
@@ -59,12 +56,6 @@ class Rescoring:
 
     def _score(self, text: str) -> float:
         """Return the log-probability of the words of `text`, and of the end after them."""
-        words = ["<s>", *WORD.findall(text.lower()), "</s>"]
-        return sum(
-            self._log_probability(words[end - 1], words[max(0, end - 3) : end - 1])
-            for end in range(2, len(words) + 1)
-        )
-
-    def _log_probability(self, word: str, before: list[str]) -> float:
-        found = self._model.prob([word, *reversed(before)]) * LOG_BASE
-        return max(found, UNKNOWN)
+        words = ["<s>", *same_words(text).split(), "</s>"]
+        trigrams = (words[max(0, last - 2) : last + 1] for last in range(1, len(words)))
+        return sum(max(self._model.prob(of[::-1]) * LOG_BASE, UNKNOWN) for of in trigrams)

@@ -18,6 +18,7 @@ export class Line {
   constructor({ take, changed, history, ear }) {
     Object.assign(this, { take, changed, history, ear, token: "", state: "paused", waiting: [] });
     this.transport = "websocket";
+    this.away = null; // the state in which nobody is there to hear
     this.tries = 0;
   }
 
@@ -41,8 +42,14 @@ export class Line {
     if (this.state === "ready") this.post(event);
     else {
       this.waiting.push(event);
-      this.open();
+      this.again();
     }
+  }
+
+  // Tries at once, and says what comes of it.
+  again() {
+    this.away = null;
+    return this.open();
   }
 
   post(event) {
@@ -56,7 +63,7 @@ export class Line {
     try {
       const transport = this.transport, key = await this.key();
       if (transport !== this.transport) return; // another one was chosen meanwhile
-      this.socket = transport === "webrtc" ? this.ring(key) : this.connect(key);
+      this.socket = transport !== "webrtc" ? this.connect(key) : new Call(new URL("v1/realtime/calls", document.baseURI), key, this.ear);
     } catch (problem) {
       this.close(problem.state ?? "gone", problem.state ? problem.message : "");
       return;
@@ -81,10 +88,6 @@ export class Line {
     return new WebSocket(url, ["realtime", `openai-insecure-api-key.${key}`]);
   }
 
-  ring(key) {
-    return new Call(new URL("v1/realtime/calls", document.baseURI), key, this.ear);
-  }
-
   // Returns a key that opens a session only. The API key itself stays in headers.
   async key() {
     const answer = await fetch(new URL("v1/realtime/client_secrets", document.baseURI), {
@@ -101,6 +104,7 @@ export class Line {
 
   begin() {
     this.tries = 0;
+    this.away = null;
     this.state = "ready";
     for (const item of this.history()) this.post({ type: "conversation.item.create", item });
     for (const event of this.waiting.splice(0)) this.post(event);
@@ -110,8 +114,9 @@ export class Line {
   close(state, why = "") {
     const seconds = { full: FULL_SECONDS, gone: RETRY_SECONDS[Math.min(this.tries, RETRY_SECONDS.length - 1)] }[state];
     if (seconds) this.timer = setTimeout(() => this.open(), seconds * 1000);
-    const again = seconds && this.tries++ > 0 && this.failed === state; // said already
-    this.state = this.failed = state;
+    const again = seconds && this.tries++ > 0 && this.away === state; // said already
+    this.state = state;
+    this.away = state === "paused" ? null : state;
     this.waiting = [];
     if (!again) this.changed(state, why);
   }

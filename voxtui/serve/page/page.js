@@ -1,16 +1,20 @@
 // The page: talk by taps or by holding, or type; read both sides, see where the time went.
 
 import { Line } from "./line.js";
-import { showTimes } from "./times.js";
+import { heardAt, latency, showTimes } from "./times.js";
 import { addEntry, asMarkdown, clear, drop, entries, history, setText } from "./words.js";
 
 const RATE = 24000;
 const TAP_MS = 300; // a longer press is held: its end sends the words
 const SHORTEST = RATE / 10; // samples; the server takes no less
+const SLIDE = 60; // pixels from the button, where a finger cancels
 const BARS = 48; // of the level
-const READY = "Ready.";
-const LISTENING = "Listening.";
-const SPEAKING = "Speaking.";
+const MOUSE = matchMedia("(hover: hover) and (pointer: fine)").matches;
+const TAP = MOUSE ? "Click" : "Tap";
+const INSECURE = window.isSecureContext && navigator.mediaDevices ? "" :
+  "Browsers give the microphone to https pages and to localhost only. Either forward the port " +
+  `(ssh -L 8000:${location.hostname}:${location.port || 80} ${location.hostname}) and open http://localhost:8000, ` +
+  "or start the server with --tls-cert and --tls-key.";
 
 const byId = (id) => document.getElementById(id);
 const talkButton = byId("talk");
@@ -20,17 +24,41 @@ function say(text) {
   label();
 }
 
-// Says what a tap on the button does.
+const ready = () => refused || `${TAP} to talk`;
+
+// Says what a tap on the button does. What is in [brackets] is a key.
 function label() {
-  const state = pressed !== null ? "listening" : speaking ? "speaking" : response || wanted ? "thinking" : "idle";
-  const words = state !== "listening" ? "Tap to talk" : latched ? "Tap to send" : "Let go to send";
-  if (byId("hint").textContent !== words) byId("hint").textContent = words;
+  const held = pressed !== null && !latched, cancels = MOUSE ? " · [Esc] cancels" : "";
+  const state = pressed !== null ? "listening" : speaking ? "speaking" : response || wanted ? "thinking"
+    : line.away ? "away" : refused ? "blocked" : "idle";
+  const words = {
+    listening: leaving ? "Let go to cancel" : !held ? `${TAP} to send${cancels}`
+      : by ? `Let go of [${by}] to send${cancels}` : "Let go to send · slide away to cancel",
+    away: `${line.away === "gone" || line.away === "full" ? "Trying again. " : ""}${TAP} to try now`,
+    blocked: INSECURE ? "Type below" : refused.endsWith("blocked") ? `${TAP} after you allow it` : `${TAP} to try again`,
+    idle: MOUSE && document.activeElement === byId("text") ? "[Enter] sends"
+      : byId("status").textContent.endsWith(ready()) ? `or hold ${MOUSE ? "[Space] " : ""}while you speak` : ready(),
+  }[state] ?? `${TAP} to talk over it${MOUSE ? " · [Esc] stops" : ""}`;
+  const parts = words.split(/[\[\]]/).map((part, i) => i % 2 ? Object.assign(document.createElement("kbd"), { textContent: part }) : part);
+  if (byId("hint").textContent !== words.replace(/[\[\]]/g, "")) byId("hint").replaceChildren(...parts);
   talkButton.dataset.state = state;
-  byId("stop").hidden = state === "idle";
+  talkButton.toggleAttribute("data-held", held);
+  talkButton.toggleAttribute("data-leaving", leaving);
+  byId("stop").hidden = held || !["listening", "thinking", "speaking"].includes(state);
   byId("stop").textContent = state === "listening" ? "Cancel" : "Stop"; // what is said is thrown away
+  byId("clear").disabled = state === "listening";
+  byId("text").placeholder = state === "away" ? "Waiting for the connection…" : "Or type a message";
   if (state !== "thinking") byId("progress").hidden = true;
 }
-const warn = (text) => { if (byId("problem").textContent !== text) byId("problem").textContent = text; };
+
+// Shows a problem, with its first sentence in bold.
+function warn(problem) {
+  const text = problem || INSECURE;
+  if (byId("problem").textContent === text) return;
+  const head = document.createElement("b"), end = text.search(/[.!?](\s|$)/) + 1 || text.length;
+  head.textContent = text.slice(0, end);
+  byId("problem").replaceChildren(...(text ? [head, text.slice(end)] : []));
+}
 
 let draft = null; // the entry of what is being said
 const said = []; // those of what was, until the server has named its item
@@ -49,69 +77,49 @@ function createResponse() {
   if (!wanted) line.send({ type: "response.create" });
 }
 
-function take(event) {
-  const entry = entries.get(event.item_id);
-  switch (event.type) {
-    case "x_voxtui.caption":
-      if (draft ?? said.at(-1)) setText(draft ?? said.at(-1), event.text);
-      break;
-    case "x_voxtui.prefill":
-      byId("progress").hidden = event.done >= event.total || response === null;
-      byId("progress").value = event.done / event.total;
-      break;
-    case "input_audio_buffer.committed":
-      entries.set(event.item_id, said.shift() ?? addEntry("user"));
-      break;
-    case "conversation.item.input_audio_transcription.completed":
-      if (entry && event.transcript) setText(entry, event.transcript);
-      else drop(entry);
-      break;
-    case "response.created":
-      response = latest = { turn, sounds: false, stopped: false };
-      ear?.port.postMessage({ muted: false, listens: true });
-      label();
-      break;
-    case "conversation.item.added":
-      if (event.item.role === "assistant" && !entries.has(event.item.id))
-        entries.set(event.item.id, addEntry("assistant"));
-      break;
-    case "response.output_audio_transcript.delta":
-      if (response) response.turn.word ??= performance.now();
-      byId("progress").hidden = true;
-      setText(entry, entry.text + event.delta);
-      break;
-    case "response.output_audio.delta":
-      play(event);
-      break;
-    case "output_audio_buffer.started":
-      if (latest.stopped) break;
-      speaking = { turn: latest.turn };
-      if (latest.turn.heard) say(SPEAKING); // the sound was faster than the event
-      break;
-    case "output_audio_buffer.stopped":
-      if (speaking) endSpeaking();
-      break;
-    case "response.output_audio.done":
-      if (line.call) latest.sounds = true;
-      else if (response?.sounds && !response.stopped) player.port.postMessage({ item: event.item_id, end: true });
-      break;
-    case "response.done":
-      finish(event);
-      break;
-    case "conversation.item.truncated":
-      line.send({ type: "conversation.item.retrieve", item_id: event.item_id });
-      break;
-    case "conversation.item.retrieved": {
-      const heard = event.item.content[0]?.transcript ?? "";
-      const cut = entries.get(event.item.id);
-      if (cut?.text.startsWith(heard)) setText(cut, heard, cut.text.slice(heard.length));
-      break;
-    }
-    case "error":
-      if (event.error.code !== "response_cancel_not_active") warn(event.error.message);
-      break;
-  }
-}
+// What the page does with an event of the server. `entry` is that of the event's item.
+const TAKE = {
+  "x_voxtui.caption": ({ text }) => { if (draft ?? said.at(-1)) setText(draft ?? said.at(-1), text); },
+  "x_voxtui.prefill": ({ done, total }) => {
+    byId("progress").hidden = done >= total || response === null;
+    byId("progress").value = done / total;
+  },
+  "input_audio_buffer.committed": ({ item_id: id }) => entries.set(id, said.shift() ?? addEntry("user")),
+  "conversation.item.input_audio_transcription.completed": ({ transcript }, entry) =>
+    entry && transcript ? setText(entry, transcript) : drop(entry),
+  "response.created": () => {
+    response = latest = { turn, sounds: false, stopped: false };
+    ear?.port.postMessage({ muted: false, listens: true });
+    label();
+  },
+  "conversation.item.added": ({ item: { role, id } }) => {
+    if (role === "assistant" && !entries.has(id)) entries.set(id, addEntry("assistant"));
+  },
+  "response.output_audio_transcript.delta": ({ delta }, entry) => {
+    if (response) response.turn.word ??= performance.now();
+    byId("progress").hidden = true;
+    setText(entry, entry.text + delta);
+  },
+  "response.output_audio.delta": play,
+  "output_audio_buffer.started": () => {
+    if (latest.stopped) return;
+    speaking = { turn: latest.turn };
+    if (latest.turn.heard) say("Speaking…"); // the sound was faster than the event
+  },
+  "output_audio_buffer.stopped": () => { if (speaking) endSpeaking(); },
+  "response.output_audio.done": ({ item_id: item }) => {
+    if (line.call) latest.sounds = true;
+    else if (response?.sounds && !response.stopped) player.port.postMessage({ item, end: true });
+  },
+  "response.done": finish,
+  "conversation.item.truncated": ({ item_id }) => line.send({ type: "conversation.item.retrieve", item_id }),
+  "conversation.item.retrieved": ({ item: { id, content } }) => {
+    const heard = content[0]?.transcript ?? "", cut = entries.get(id);
+    if (cut?.text.startsWith(heard)) setText(cut, heard, cut.text.slice(heard.length));
+  },
+  "error": ({ error: { code, message } }) => { if (code !== "response_cancel_not_active") warn(message); },
+};
+const take = (event) => TAKE[event.type]?.(event, entries.get(event.item_id));
 
 function finish({ response: ended, x_voxtui: told }) {
   const { sounds, turn: answered = turn } = response ?? {};
@@ -119,12 +127,14 @@ function finish({ response: ended, x_voxtui: told }) {
   answered.told = told;
   if (ended.status === "completed" || ended.status === "incomplete") {
     answered.done = performance.now();
-    const text = ended.output[0]?.content[0]?.transcript;
-    // Without sound, a screen reader reads the answer.
-    if (!sounds) say(text || "Nothing was heard. " + READY);
+    const text = ended.output[0]?.content[0]?.transcript ?? "";
+    if (!sounds) {
+      byId("read").textContent = text; // by a screen reader
+      say(text ? ready() : "Nothing was heard. " + ready());
+    }
   } else if (ended.status === "failed") {
     warn(ended.status_details.error.message);
-    if (pressed === null) say(READY);
+    if (pressed === null) say(ready());
   }
   showTimes(answered);
   if (wanted) createResponse();
@@ -138,6 +148,9 @@ let call = null, ear = null; // the context and the worklet of a call's sound
 let stream = null; // of the microphone
 let pressed = null; // the moment of the press
 let latched = false; // it was a tap, so another one ends what is said
+let by = ""; // what is held, if it is a key
+let leaving = false; // the finger has slid off the button
+let refused = INSECURE ? "No microphone" : ""; // what to say of the microphone
 let soundSent = 0; // samples of this utterance
 let released = null; // the moment of its end; null: it was only a tap
 
@@ -152,27 +165,16 @@ async function openSpeakers() {
     const { turn: answered } = speaking;
     if (data.heard) {
       answered.heard ??= heardAt(speakers, data.at);
-      say(SPEAKING);
-    } else if (data.ended) {
-      endSpeaking();
-    } else {
-      truncate(data.item ? data.played : 0);
-      label();
-    }
+      say("Speaking…");
+    } else if (data.ended) endSpeaking();
+    else truncate(data.item ? data.played : 0);
     showTimes(answered);
   };
 }
 
 function endSpeaking() {
   speaking = null;
-  if (pressed === null) say(READY);
-}
-
-// Returns when what a worklet made at `at` (its clock) leaves the device.
-function heardAt(context, at) {
-  const { contextTime, performanceTime } = context.getOutputTimestamp();
-  if (performanceTime) return performanceTime + (at - contextTime) * 1000;
-  return performance.now() + (at - context.currentTime + (context.outputLatency || 0)) * 1000;
+  if (pressed === null) say(ready());
 }
 
 // Plays the stream of a call, which the server plays in real time.
@@ -190,7 +192,7 @@ async function openEar(stream) {
     if (latest.stopped || !answered) return;
     answered.received ??= performance.now() + (data.at - context.currentTime) * 1000;
     answered.heard ??= heardAt(context, data.at);
-    if (speaking) say(SPEAKING);
+    if (speaking) say("Speaking…");
     showTimes(answered);
   };
 }
@@ -222,19 +224,16 @@ async function openMicrophone() {
     if (data.sound && pressed !== null) showLevel(Math.max(...data.sound) / 32768);
     if (!line.call) data.sound ? sendSound(data.sound) : commit();
   };
-  stream.getAudioTracks()[0].onended = () => {
-    closeMicrophone();
-    warn("The microphone is gone.");
-  };
+  stream.getAudioTracks()[0].onended = () => { closeMicrophone(); warn("The microphone is gone."); };
 }
 
 // Shows how long and how loud one has spoken, the newest bar on the right.
 function showLevel(peak) {
-  const seconds = Math.floor((performance.now() - pressed) / 1000);
-  byId("time").textContent = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
+  byId("time").textContent = new Date(performance.now() - pressed).toISOString().slice(15, 19);
   const bars = byId("level").getElementsByTagName("i");
   const bar = bars.length < BARS ? document.createElement("i") : bars[0];
-  bar.style.height = `${100 * Math.max(0.06, Math.sqrt(peak))}%`;
+  bar.style.height = `${100 * Math.sqrt(peak)}%`;
+  bar.style.opacity = peak < 0.01 ? 0.35 : 1;
   talkButton.style.setProperty("--level", Math.sqrt(peak));
   byId("level").append(bar);
 }
@@ -246,9 +245,9 @@ function closeMicrophone() {
 }
 
 const REFUSALS = {
-  NotAllowedError: "The browser does not let this page use the microphone. Allow it for this site in the browser's settings, then press again.",
-  NotFoundError: "The browser finds no microphone. Connect one, then press again.",
-  NotReadableError: "The microphone cannot be opened. Another program may use it. Close that one, then press again.",
+  NotAllowedError: "The microphone is blocked. Allow it for this page in the browser’s site settings, or type below.",
+  NotFoundError: "The browser finds no microphone. Connect one, or type below.",
+  NotReadableError: "The microphone cannot be opened. Close the program that uses it, or type below.",
 };
 
 function sendSound(sound) {
@@ -287,21 +286,19 @@ function silenceCall() {
 }
 
 function truncate(played) {
-  const queued = (speakers.outputLatency || 0) * RATE; // given to the device, but not heard
+  const queued = latency(speakers) * RATE; // given to the device, but not heard
   const heard = Math.max(0, Math.floor(((played - queued) / RATE) * 1000));
   line.send({ type: "conversation.item.truncate", item_id: speaking.item, content_index: 0, audio_end_ms: heard });
   speaking = null;
+  label();
 }
 
 async function press(at) {
   if (pressed !== null || talkButton.disabled) return;
-  if (line.transport === "webrtc" && line.state !== "ready") { // there is no track yet
-    line.open();
-    say("Connecting. Then tap to talk.");
-    return;
-  }
+  if (line.away || (line.transport === "webrtc" && line.state !== "ready")) return reconnect(); // there is no track yet
   pressed = at;
   latched = false;
+  refused = "";
   warn("");
   interrupt();
   label();
@@ -312,44 +309,44 @@ async function press(at) {
     await line.call?.talk(stream.getAudioTracks()[0], true);
   } catch (problem) {
     pressed = null;
-    label();
-    warn(REFUSALS[problem.name] ?? `The sound cannot be opened: ${problem.message}`);
-    return;
+    refused = problem.name === "NotAllowedError" ? "Microphone blocked" : "No microphone";
+    say(refused);
+    return warn(REFUSALS[problem.name] ?? `The sound cannot be opened: ${problem.message}`);
   }
-  if (pressed !== at) { // let go while the browser asked
-    line.call?.talk(null, false);
-    return;
-  }
+  if (pressed !== at) return line.call?.talk(null, false); // let go while the browser asked
   soundSent = 0;
-  say(LISTENING);
+  say("Listening…");
   draft = addEntry("user");
   for (const bar of byId("level").querySelectorAll("i")) bar.remove();
   recorder.port.postMessage({ talk: true });
 }
 
+function reconnect() {
+  line.again();
+  say("Connecting…");
+}
+
 // A finger or a key goes down, and up. A tap begins and ends what is said, and so does a hold.
-function down(at) {
+function down(at, key = "") {
+  by = key;
   if (pressed === null) press(at);
   else if (latched) release(at);
 }
 
 function up(at) {
   if (pressed === null || latched) return;
-  if (at - pressed >= TAP_MS && draft) release(at); // without a draft the microphone is not open yet
-  else {
-    latched = true;
-    label();
-  }
+  if (leaving) return release(at, false);
+  if (at - pressed >= TAP_MS && draft) return release(at); // without a draft the microphone is not open yet
+  latched = true;
+  label();
 }
 
 function release(at, keep = true) {
   if (pressed === null) return;
   pressed = null;
+  leaving = false;
   label();
-  if (!draft) {
-    say(READY);
-    return;
-  }
+  if (!draft) return say(ready());
   released = keep ? at : null;
   recorder?.port.postMessage({ talk: false });
   if (line.call) {
@@ -368,11 +365,11 @@ function commit() {
     line.send({ type: "input_audio_buffer.commit" });
     createResponse();
     turn.sent = performance.now();
-    say("Thinking.");
+    say("Thinking…");
   } else {
     line.send({ type: "input_audio_buffer.clear" });
     drop(draft);
-    say("Stopped.");
+    say("Stopped");
   }
   draft = null;
 }
@@ -380,6 +377,8 @@ function commit() {
 // Text.
 
 async function send(text, at) {
+  if (line.away) return reconnect(); // the words stay in the field
+  byId("text").value = "";
   warn("");
   if (pressed !== null) release(at, false);
   interrupt();
@@ -387,22 +386,19 @@ async function send(text, at) {
   speakers?.resume();
   const id = `item_${Math.random().toString(36).slice(2)}`;
   setText(entries.set(id, addEntry("user")).get(id), text);
-  line.send({
-    type: "conversation.item.create",
-    item: { id, type: "message", role: "user", content: [{ type: "input_text", text }] },
-  });
+  const item = { id, type: "message", role: "user", content: [{ type: "input_text", text }] };
+  line.send({ type: "conversation.item.create", item });
   turn = { released: at, sent: performance.now() };
   createResponse();
-  say("Thinking.");
+  say("Thinking…");
 }
 
 // The connection.
 
 const STATES = {
-  ready: READY,
   paused: "The session has ended. Talk or type: a new one begins with these words.",
-  gone: "The server cannot be reached. The page tries again by itself.",
-  full: "All sessions of the server are in use. The page tries again by itself.",
+  gone: "Connection lost",
+  full: "All sessions of the server are in use.",
   locked: "The server needs its API key.",
   refused: "The server refused the session.",
 };
@@ -417,10 +413,9 @@ function changed(state, why) {
     draft = response = speaking = null;
     latest = {};
     wanted = false;
-    const asks = state === "locked" && !line.token;
-    if (why && state !== "full" && !asks) warn(why);
+    if (why && state !== "full" && (state !== "locked" || line.token)) warn(why);
   }
-  if (pressed === null) say(STATES[state]);
+  if (pressed === null) say(STATES[state] ?? ready());
   if (state === "locked") byId("key").focus();
 }
 
@@ -434,18 +429,19 @@ const isTalkKey = (event) =>
 document.addEventListener("keydown", (event) => {
   if (isTalkKey(event)) {
     event.preventDefault();
-    if (!event.repeat) down(event.timeStamp);
-  } else if (event.key === "Escape" && !byId("settings").matches(":popover-open")) stop(event.timeStamp);
+    if (!event.repeat) down(event.timeStamp, "Space");
+  } else if (event.key === "Escape" && !byId("settings").open) stop(event.timeStamp);
 });
-document.addEventListener("keyup", (event) => {
-  if (!isTalkKey(event)) return;
-  event.preventDefault();
-  up(event.timeStamp);
-});
+document.addEventListener("keyup", (event) => { if (isTalkKey(event)) { event.preventDefault(); up(event.timeStamp); } });
 talkButton.addEventListener("pointerdown", (event) => {
   if (event.button !== 0) return;
   talkButton.setPointerCapture(event.pointerId);
   down(event.timeStamp);
+});
+talkButton.addEventListener("pointermove", (event) => {
+  const { x, y, width } = talkButton.getBoundingClientRect();
+  const off = Math.hypot(event.clientX - x - width / 2, event.clientY - y - width / 2) > width / 2 + SLIDE;
+  if (pressed !== null && !latched && !by && off !== leaving) { leaving = off; label(); }
 });
 for (const end of ["pointerup", "pointercancel"])
   talkButton.addEventListener(end, (event) => up(event.timeStamp));
@@ -461,27 +457,21 @@ document.addEventListener("visibilitychange", () => { if (document.hidden) relea
 
 // Throws away what is being said, or stops the answer.
 function stop(at) {
-  if (pressed !== null) release(at, false);
-  else {
-    interrupt();
-    say("Stopped.");
-  }
+  if (pressed !== null) return release(at, false);
+  interrupt();
+  say("Stopped");
 }
-byId("stop").addEventListener("click", (event) => {
-  stop(event.timeStamp);
-  talkButton.focus();
-});
+byId("stop").addEventListener("click", (event) => { stop(event.timeStamp); talkButton.focus(); });
 
 byId("compose").addEventListener("submit", (event) => {
   event.preventDefault();
   const text = byId("text").value.trim();
-  byId("text").value = "";
   if (text) send(text, event.timeStamp);
 });
-byId("examples").addEventListener("click", (event) => {
-  if (event.target.matches("button")) send(event.target.textContent, event.timeStamp);
-});
+for (const change of ["focus", "blur"]) byId("text").addEventListener(change, () => byId("status").textContent === "Stopped" ? say(ready()) : label());
+byId("examples").addEventListener("click", ({ target, timeStamp }) => { if (target.matches("button")) send(target.textContent, timeStamp); });
 
+byId("set").addEventListener("click", () => byId("settings").showModal());
 byId("microphone").addEventListener("change", closeMicrophone);
 byId("speaker").addEventListener("change", useSpeaker);
 
@@ -497,7 +487,7 @@ byId("clear").addEventListener("click", () => {
   clear();
   byId("times").hidden = true;
   line.use(line.transport); // a new session knows nothing of the old one
-  say("A new conversation. " + READY);
+  say("A new conversation. " + ready());
 });
 
 byId("lock").addEventListener("submit", (event) => {
@@ -505,13 +495,13 @@ byId("lock").addEventListener("submit", (event) => {
   line.token = byId("key").value.trim();
   sessionStorage.setItem("token", line.token);
   talkButton.focus();
-  line.open();
+  line.again();
 });
 
 byId("transport").addEventListener("change", (event) => {
   sessionStorage.setItem("transport", event.target.value);
   line.use(event.target.value);
-  say("Connecting.");
+  say("Connecting…");
 });
 line.transport = sessionStorage.getItem("transport") ?? "websocket";
 byId("transport").value = line.transport;
@@ -524,12 +514,6 @@ if (given) {
 }
 line.token = sessionStorage.getItem("token") ?? "";
 
+talkButton.disabled = INSECURE !== "";
+warn("");
 line.open();
-if (!window.isSecureContext || !navigator.mediaDevices) {
-  talkButton.disabled = true;
-  warn(
-    "Browsers give the microphone to https pages and to localhost only. Either forward the port " +
-    `(ssh -L 8000:${location.hostname}:${location.port || 80} ${location.hostname}) and open http://localhost:8000, ` +
-    "or start the server with --tls-cert and --tls-key.",
-  );
-}

@@ -17,10 +17,11 @@ export function addEntry(role) {
 export function setText(entry, text, unheard = "") {
   entry.text = text;
   entry.body.textContent = text;
+  entry.line.classList.toggle("cut", unheard !== "");
   if (unheard) {
     const rest = document.createElement("span");
     rest.className = "unheard";
-    rest.textContent = `${unheard} (interrupted)`;
+    rest.textContent = unheard;
     entry.body.append(rest);
   }
 }
