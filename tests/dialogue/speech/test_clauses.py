@@ -100,6 +100,10 @@ def test_a_full_stop_in_a_number_or_an_address_does_not_end_a_clause(text: str) 
     [
         (("The capital of Norway is",), "The capital of Norway"),
         (("The", " little", " prince", " was"), "The little prince"),
+        (("Some", " spiders", " have"), "Some spiders"),
+        (("The", " sky", " is"), None),
+        (("The piano was invented by",), "The piano was invented"),
+        (("In", " winter", " there", " are"), None),
         (("In", " the", " evening,"), "In the evening,"),
         (("When", " the", " are", "na"), None),  # a token that ends within a word
         (("Cats", " purr", " when", " they", " are"), None),

@@ -171,7 +171,7 @@ class ChatReply(Speculation[str]):
             finally:
                 work.ended = time.monotonic()
             work.complete = work.complete or ended
-            return ended
+            return ended or (max_tokens == 0 and work.complete)
 
         if not self._is_settled:
             run(self._settled, 0)

@@ -149,15 +149,27 @@ class LiveTranscription:
         """
         partials, fixed = (live.partials, live.fixed) if live is not None else ([], {})
         ready = [p for p in partials if p.origin is not None and p.origin == utterance.origin]
-        final = ready[-1] if ready else self._pass(utterance, fixed, name)
+        final = ready[-1] if ready else self._pass(utterance, fixed, name, live)
         timestamps.record(Milestone.TRANSCRIBED, final.ended_at)
         timestamps.speculative_s += max(0.0, min(released, final.ended_at) - final.started_at)
         return final.heard
 
     def _pass(
-        self, utterance: Utterance, fixed: dict[tuple[int, int], Heard], name: str
+        self,
+        utterance: Utterance,
+        fixed: dict[tuple[int, int], Heard],
+        name: str,
+        paused: LiveUtterance | None,
     ) -> PartialTranscript:
-        self._pause()
+        """Transcribe `utterance`.
+
+        If its speech has `paused`, the pass mostly confirms the words of the one before, so the
+        chat model works on these meanwhile.
+        """
+        if paused and paused.partials and not paused.partials[-1].heard.is_foreign:
+            self._on_partial(paused, paused.partials[-1].heard.text, True)
+        else:
+            self._pause()
         started = time.monotonic()
         parts = stretches(utterance)
         found: list[Heard] = []
@@ -217,13 +229,13 @@ class LiveTranscription:
         utterance = live.recording.utterance(extent)
         if utterance is None:
             return
-        partial = self._pass(utterance, live.fixed, live.options.name)
+        paused = live if extent.quiet_frames else None
+        partial = self._pass(utterance, live.fixed, live.options.name, paused)
         text, before = partial.heard.text, live.partials[-1].heard.text if live.partials else None
         live.partials = [*live.partials[-1:], partial]
         if live.cancelled.is_set() or partial.heard.is_foreign:
             return
-        paused = live.recording.extent.quiet_frames > 0
-        self._on_partial(live, text, paused or text == before)
+        self._on_partial(live, text, live.recording.extent.quiet_frames > 0)
         # Last, because the screen paints it at the cost of what else wants the interpreter.
         if live.on_words is not None:
             live.on_words(text, _shared(before or "", text))
