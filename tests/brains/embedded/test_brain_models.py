@@ -332,13 +332,13 @@ def test_neither_a_folder_nor_a_thread_is_left(
 
 
 def test_no_example_is_told_as_a_fact_of_the_user() -> None:
-    from benchmarks.fishing import TERMINAL, build, told, unknown
+    from benchmarks.fishing import TERMINAL, build, read, told, unknown
 
     brain = build("qwen2.5-coder-1.5b")
     try:
-        fished = list(unknown(brain, TERMINAL))
+        fished = list(unknown(brain, TERMINAL, read("fishing")))
         assert len(fished) == 60
         assert [(one.says, one.reply) for one in fished if one.leaks or not one.right] == []
-        assert sum(one.right for one in told(brain, TERMINAL)) >= 19
+        assert sum(one.right for one in told(brain, TERMINAL, read("fishing"))) >= 19
     finally:
         brain.close()
