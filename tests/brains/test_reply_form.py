@@ -43,6 +43,27 @@ def test_what_was_told_may_be_said_as_if_of_the_assistant() -> None:
     assert "My " not in reply_form("What is my job?", ["I work as a baker."]).avoided
 
 
+@pytest.mark.parametrize(
+    ("words", "opening"),
+    [
+        ("Tell me a story about a fox.", "Once upon a time"),
+        ("Tell me the story of the Titanic.", ""),
+        ("Don't tell me a story.", ""),
+        ("I lost my job today.", "I'm sorry to hear that"),
+        ("My dog died last week.", "I'm sorry to hear that"),
+        ("Nobody was hurt.", ""),
+        ("My knee doesn't hurt any more.", ""),
+        ("Who lost my keys?", ""),
+    ],
+)
+def test_a_story_and_what_is_sad_have_first_words(words: str, opening: str) -> None:
+    assert reply_form(words).opening == opening
+
+
+def test_what_is_told_is_not_pitied_unless_it_is_sad() -> None:
+    assert "I'm sorry" in reply_form("My aunt keeps bees in Leeds.").avoided
+
+
 def test_a_story_a_plan_and_steps_may_be_longer() -> None:
     for words in ("Tell me a story about a fox.", "Make a plan for Sunday.", "And step by step?"):
         assert reply_form(words).most > reply_form("Is it late?").most

@@ -63,8 +63,6 @@ _UNHELPFUL = (
     "It really depends",
     "It's difficult to",
     "It's hard to",
-    "Of course",
-    "Ofcourse",  # by which a model evades the other
     "Sorry, but",
     "Sure",
     "That depends",
@@ -268,6 +266,10 @@ def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
         return FREE
     if subject := repeated_subject(words):
         return ReplyForm(subject)
+    if _has(_plain(words), "story"):
+        return ReplyForm("Once upon a time", most=6)
+    if "?" not in words and _has(_plain(words), "sad"):
+        return ReplyForm("I'm sorry to hear that")
     return ReplyForm(most=6 if _has(_plain(words), "long") else 3, avoided=_avoided(words, past))
 
 
@@ -284,8 +286,11 @@ def _avoided(words: str, past: Sequence[str]) -> tuple[str, ...]:
     plain = _plain(words)
     mine, yours = _has(plain, "mine"), _has(plain, "yours")
     avoided = [*_UNHELPFUL, *_parroted(words)]
-    if not mine:
+    tells = "?" not in words and _has(plain, "statement")
+    if tells or not mine:
         avoided += _UNTOLD
+    if tells:  # nothing sad, or it would have had its opening
+        avoided += ("I'm sorry",)
     if not yours and ("?" in words or _has(plain, "statement")):
         avoided += _UNABLE
     is_known = any(_has(_plain(before), "mine") for before in past)

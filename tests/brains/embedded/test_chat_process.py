@@ -199,17 +199,6 @@ def test_a_reply_in_latin_letters_has_no_other_ones() -> None:
         llama.close()
 
 
-@pytest.mark.slow
-def test_no_spelling_evades_a_forbidden_beginning() -> None:
-    llama = Llama(512, grammar=reply_form("Plan a trip.").grammar())
-    llama.load(model_file(SMALL))
-    try:
-        text = "".join(generated(llama, "Ofcourse! Of course! Ofcourse! Of course!\n" * 4, 8, True))
-        assert text and not re.match("of ?course", text, re.IGNORECASE)
-    finally:
-        llama.close()
-
-
 def test_a_reply_keeps_to_a_schema(llama: Llama) -> None:
     schema = {
         "type": "object",
