@@ -43,8 +43,8 @@ FEWEST_READ = 4
 
 BATCH = 32
 """Number of tokens of a prompt that are evaluated at once. A larger one takes less time per token,
-but the next prompt waits for its end after a cancel: 0.5 to 0.8 s, at most 1.9 s beside other programs,
-mostly while somebody speaks it."""
+but the next prompt waits for its end after a cancel: 0.5 to 0.8 s, at most 1.9 s beside other
+programs, mostly while somebody speaks it."""
 
 RECENT = 5
 """Number of batches, and of tokens, whose median counts: other programs slow some of them down."""
