@@ -50,3 +50,10 @@ def test_numbers_are_read_as_words_and_as_digits(said, read):
 def test_a_factorial_is_computed_or_left_alone(words: str, value: int | None) -> None:
     meaning = understand(words, NOW)
     assert (meaning.value if isinstance(meaning, Fact) else None) == value
+
+
+@pytest.mark.parametrize(
+    "words", ["Set a timer for minus five minutes.", "Start a timer for negative ten seconds."]
+)
+def test_no_timer_is_set_for_a_length_below_zero(words: str) -> None:
+    assert understand(words, NOW) is None

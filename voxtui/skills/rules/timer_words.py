@@ -30,7 +30,7 @@ _LEADING, _OWN = pattern("^{leading}"), pattern("^{own}")
 _TIME_LEFT = pattern("{how_long} (?:is )?left")
 _MORE = pattern(r"\b(?:another|extra|additional|more) | more$")
 _NO_NAME = pattern(
-    r"\b(?:{span}|half|quarter|and|seconds?|minutes?|hours?|days?|for|of|timer)\b"
+    r"\b(?:{span}|half|quarter|and|minus|negative|seconds?|minutes?|hours?|days?|for|of|timer)\b"
     r"|\b(?:how|what|why|when|where|who|is|are)\b"
 )
 """Matches parts of a request at the place of a name that are no name."""
