@@ -376,6 +376,16 @@ async def test_the_bars_are_as_long_as_their_stages_even_if_they_are_short(speed
             assert abs(bars(s)[name] - part / speed / BAR_SECONDS * BAR_CELLS * 8) <= 1
 
 
+async def test_the_model_and_not_the_voice_takes_the_time_of_writing_the_first_clause():
+    marks = {"released": 0.0, "captured": 0.04, "first_token": 0.2, "first_sentence": 0.6}
+    async with any_screen((80, 24)) as s:
+        s.engine.begin()
+        s.engine.finish(timestamps={**marks, "first_sound": 0.7}, reply="x")
+        await s.settle()
+        stages = ["hearing", "40", "thinking", "560", "voice", "100"]
+        assert s.line("hearing").split()[-6:] == stages
+
+
 async def test_the_line_has_no_stages_if_a_sentence_bridged_a_slow_tool():
     marks = {"released": 0.0, "captured": 0.1, "called": 0.4, "first_sound": 0.9}
     async with any_screen((80, 24)) as s:
