@@ -143,12 +143,9 @@ class Connection:
         self._out: asyncio.Queue[bytes | tuple[int, str]] = asyncio.Queue()
         """messages, and at the end the code and the reason with which the connection is closed"""
         self._queued = 0
-        """the number of bytes in the queue"""
         self._begun = asyncio.Event()
-        """the event that is set once the engine is ready or has failed"""
         self._drained = asyncio.Event()
         self._closed = False
-        """whether the end was queued"""
         self._engine = self._made_engine(parts)
         self._session = RealtimeSession(self._engine, sessions.config, settings, self)
 

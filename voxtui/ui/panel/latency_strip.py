@@ -16,7 +16,6 @@ from voxtui.ui.panel.waterfall import plain_stages
 GAP = "  "
 
 EARLIER = "◂ "
-"""The mark in front of the times of a selected turn."""
 
 BAR_CELLS, BAR_SECONDS = 16, 1.0
 """Cells of the bar, and the time of the first sound at which it is filled.
@@ -29,7 +28,6 @@ LEAST_WIDTH = 84
 """Minimum width in cells of a line that also names the key of the fuller views."""
 
 STAGES = {"hearing": "$foreground", "thinking": "$text-muted", "voice": "$text-primary"}
-"""The stages before the first sound, with their colours, in this order."""
 
 RECEDING = " 40%"
 """The opacity of a bar beside which something else happens."""
