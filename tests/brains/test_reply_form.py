@@ -16,6 +16,7 @@ from voxtui.brains.reply_form import (
     is_untold,
     repeated_subject,
     reply_form,
+    with_correction,
 )
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.protocols import AUDIO_INPUT, PastTurn
@@ -170,6 +171,17 @@ def test_what_was_told_is_found_by_the_words_that_it_shares_with_the_question() 
     assert sum(is_untold(asks, turns(other)) for _, asks, other in rows) >= 38
     for says, corrects, between, asks, *_ in ABOUT_USER["corrections"]:
         assert not is_untold(asks, turns(*filter(None, (says, corrects, between))))
+
+
+def test_a_question_about_what_was_corrected_stands_after_the_correction() -> None:
+    meeting = ("My meeting is on Monday.", "No wait, it's on Tuesday.")
+    asked = "When is my meeting?"
+    reminded = f"(Before I said: {' '.join(meeting)})\n{asked}"
+    assert with_correction(asked, turns(*meeting, "Tell me a joke.")) == reminded
+    for words in ("Why is the sky blue?", "I hate my meeting."):
+        assert with_correction(words, turns(*meeting)) == words
+    assert with_correction(asked, turns(meeting[0], "Tell me a joke.")) == asked
+    assert with_correction(asked, ()) == asked
 
 
 @pytest.mark.parametrize(

@@ -254,6 +254,15 @@ def _may_answer(told: str, question: str) -> bool:
     return alike or not stems.isdisjoint(_stems(told))
 
 
+def with_correction(words: str, past: Past) -> str:
+    """Return a question after what the user said about it and then corrected, if he did."""
+    said = [turn.user_text for turn in past]
+    for first, then in zip(reversed(said[:-1]), reversed(said[1:]), strict=True):
+        if _has(_plain(then), "corrects") and _may_answer(_plain(first), _plain(words)):
+            return f"(Before I said: {first} {then})\n{words}" if "?" in words else words
+    return words
+
+
 def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
     """Return the form of the answer to the user's complete words. `past` are his earlier words."""
     if len(words) > LONGEST_REQUEST or _has(_plain(words), "harmful"):
