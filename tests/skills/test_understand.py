@@ -3,7 +3,7 @@
 import pytest
 
 from tests.skills.corpus import NOW, describe, same, sentences
-from voxtui.skills.rules.intents import Fact
+from voxtui.skills.rules.intents import Fact, Question
 from voxtui.skills.rules.normalise import normalise
 from voxtui.skills.rules.understand import understand
 
@@ -53,7 +53,35 @@ def test_a_factorial_is_computed_or_left_alone(words: str, value: int | None) ->
 
 
 @pytest.mark.parametrize(
-    "words", ["Set a timer for minus five minutes.", "Start a timer for negative ten seconds."]
+    "words",
+    [
+        "Set a timer for minus five minutes.",
+        "Start a timer for negative ten seconds.",
+        "Set a timer for five minutes five minutes.",
+        "Remind me in one hour and in two hours to call.",
+        "What weekday was Christmas 1500?",
+    ],
 )
-def test_no_timer_is_set_for_a_length_below_zero(words: str) -> None:
+def test_what_has_no_sure_meaning_is_left_to_the_brain(words: str) -> None:
     assert understand(words, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("Remind me yesterday at five.", "That time has passed. When?"),
+        ("Set an alarm for yesterday.", "That time has passed. When?"),
+        ("Remind me this morning at one to call.", "That time has passed. At what time?"),
+        ("Wake me in the afternoon at 6 am.", "When exactly?"),
+        (
+            "Set a timer for half a second.",
+            "A timer takes from one second to 30 days. For how long?",
+        ),
+        ("When was Easter?", "Easter was Sunday, April 5th, 2026."),
+        ("How many metres in minus three feet?", "Minus 3 feet are about minus 0.914 metres."),
+    ],
+)
+def test_what_is_over_or_contradicts_itself_is_said(words: str, sentence: str) -> None:
+    meaning = understand(words, NOW)
+    assert isinstance(meaning, Fact | Question)
+    assert meaning.sentence == sentence

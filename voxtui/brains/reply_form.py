@@ -18,6 +18,9 @@ from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
 LONGEST_REQUEST = 200
 """Maximum characters of a casual request; a longer text gets no form."""
 
+LINES = 12
+"""Maximum number of lines of a poem."""
+
 _SIGNS = r"\[\]{}<>*#`\n"
 """Signs of placeholders such as [date], of lists and of code."""
 
@@ -97,12 +100,18 @@ class ReplyForm:
     """beginnings that it must not have, if it has no opening"""
     begins: tuple[str, ...] = ()
     """its beginning: one of these"""
+    lines: int = 0
+    """the maximum number of lines of a poem; 0 for prose"""
 
     def grammar(self, begun: str = "") -> str:
         """Return the grammar (GBNF) of the text after the opening, or after `begun` instead."""
         if not self.most:
             return SPEAKABLE
         begun = begun or self.opening
+        if self.lines:
+            left = max(0, self.lines - begun.count("\n") - 1)
+            line = f"[^{_UNSPEAKABLE}]"
+            return rf'root ::= {line}* ("\n" "\n"? {line}+){{0,{left}}}'
         ends = list(_END.finditer(begun))
         between = bool(ends) and ends[-1].end() == len(begun.rstrip())
         left = max(0, self.most - (len(ends) - between) - 1)
@@ -194,7 +203,6 @@ def _pattern(*words: str) -> re.Pattern[str]:
 _WORDS = {
     name: _pattern(*([words] if isinstance(words, str) else words))
     for name, words in _TABLES["words"].items()
-    if name != "alike"
 }
 
 
@@ -202,60 +210,66 @@ def is_untold(words: str, past: Past, instruction: str = "") -> bool:
     """Return True if `words` ask for a fact about the user that nobody has told.
 
     `instruction` is that of a client or the user; empty for ours. A fact counts as told if the user
-    said anything about himself (or about his sister, if it is about her), if a text is attached, or
-    if the instruction is about somebody or shares a word with the question.
+    said something that has to do with it, if a text is attached, or if the instruction is about
+    somebody or shares a word with the question.
     """
-    plain = _plain(words)
-    if not _has(plain, "untold") and (_has(plain, "advice") or not _asks_at_last(words)):
+    parts = re.split("[.,;:!?]+(?: +|$)", _WORDS["topic"].sub(r"\2 \1", words.lower()))
+    parts = [_plain(part) for part in parts]
+    asked = [found["question"] for part in parts if (found := _WORDS["asked"].match(part))]
+    question = asked[-1] if asked else ""
+    if not _has(_WORDS["anybody"].sub("", question), "first") or _has(question, "advice"):
         return False
-    if any(_may_tell(turn, _subjects(plain)) for turn in past):
+    others = (part for part in parts if question not in part and not _has(part, "mentions"))
+    if any(_has(other, "frames") or _has(other, "of_user") for other in others):
+        return False
+    if any(_may_tell(turn, question) for turn in past):
         return False
     about = instruction.lower().replace("’", "'")
-    shared = set(_STEM.findall(plain)) & set(_STEM.findall(about))
-    return not shared and not _has(about, "tells")
+    return _stems(question).isdisjoint(_stems(about)) and not _has(about, "tells")
 
 
-def _asks_at_last(words: str) -> bool:
-    """Return True if the question follows words that tell nothing: "Come on, what is my name?"."""
-    return any(
-        _has(_plain(words[sign.end() :]), "untold")
-        and not _has(_plain(words[: sign.start()]), "of_user")
-        for sign in re.finditer("[,.;:!?] +", words)
-    )
+_CONTENT = re.compile(r"[^\W\d_]{3,}")
+_SUFFIX = re.compile("(?:ing|ed|es|s|d|e|y)$")
 
 
-_STEM = re.compile(
-    r"\b(?!(?:you|your|are|who|how|did|the|for|any|was|has|and|can|from|what|where|which|when|have"
-    r"|does|know|tell|told|with|about|that|remember|everything)\b)[^\W\d_]{3,4}"
-)
-"""Matches the beginning of a word that a question and an instruction may share."""
+def _stems(plain: str) -> set[str]:
+    """Return the beginnings of the words of `plain` that say what it is about."""
+    words = _CONTENT.findall(_WORDS["empty"].sub("", plain))
+    return {_SUFFIX.sub("", word)[:4] for word in words}
 
 
-def _subjects(plain: str) -> set[str]:
-    """Return the words that name the person in question; an empty set if it is the user."""
-    words = {*_LETTERS_ONLY.findall(plain)}
-    return next((names for keys, names in _ALIKE if words & keys), set[str]())
-
-
-_LETTERS_ONLY = re.compile(r"[^\W\d_]+")
-_ALIKE: list[tuple[set[str], set[str]]] = [
-    ({*keys.split()}, {*keys.split(), *others.split()})
-    for keys, others in _TABLES["words"]["alike"]
+_PERSONS = [_pattern(rf"\b(?:{names})\b") for names in _TABLES["alike"]["persons"]]
+_THINGS = [
+    (_pattern(rf"\b(?:{keys})\b"), _pattern(rf"\b(?:{keys}|{others})\b"))
+    for keys, others in _TABLES["alike"]["things"]
 ]
 
 
-def _may_tell(turn: PastTurn, subjects: set[str]) -> bool:
-    """Return True if the user may have told something about himself, or `subjects`, in `turn`."""
+def _may_tell(turn: PastTurn, question: str) -> bool:
+    """Return True if what the user said in `turn` may answer the question."""
     words = turn.user_text
     if turn.attached or turn.calls or not words or words.startswith(AUDIO_INPUT):
         return True
-    return any(
-        _has(plain, "of_user")
-        and not _has(plain, "untold")
-        and not (subjects and subjects.isdisjoint(_LETTERS_ONLY.findall(plain)))
-        for sentence in re.split(r"(?<=[.!]) +|[^.!?]*\? *", words.strip())
-        if not _has(plain := _plain(sentence), "question")
-    )
+    sentences = map(_plain, re.split(r"(?<=[.!]) +|[^.!?]*\? *", words.strip()))
+    return any(_may_answer(one, question) for one in sentences if not _has(one, "question"))
+
+
+def _may_answer(told: str, question: str) -> bool:
+    if persons := [names for names in _PERSONS if names.search(question)]:
+        return any(names.search(told) for names in persons)
+    if not (stems := _stems(question)):
+        return _has(told, "of_user")
+    alike = any(keys.search(question) and names.search(told) for keys, names in _THINGS)
+    return alike or not stems.isdisjoint(_stems(told))
+
+
+def with_correction(words: str, past: Past) -> str:
+    """Return a question after what the user said about it and then corrected, if he did."""
+    said = [turn.user_text for turn in past]
+    for first, then in zip(reversed(said[:-1]), reversed(said[1:]), strict=True):
+        if _has(_plain(then), "corrects") and _may_answer(_plain(first), _plain(words)):
+            return f"(Before I said: {first} {then})\n{words}" if "?" in words else words
+    return words
 
 
 def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
@@ -266,6 +280,8 @@ def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
         return FREE
     if subject := repeated_subject(words):
         return ReplyForm(subject)
+    if _has(_plain(words), "poem"):
+        return ReplyForm(lines=LINES)
     if _has(_plain(words), "story"):
         return ReplyForm("Once upon a time", most=6)
     if "?" not in words and _has(_plain(words), "sad"):

@@ -774,6 +774,12 @@ def test_what_nobody_told_is_unknown_also_to_a_character_of_a_client(brain: Scri
     assert grammar("How do I bake bread?", pirate) is None
 
 
+def test_what_was_corrected_is_read_again_before_the_question(brain: Scripted) -> None:
+    past = past_turns("My meeting is on Monday.", "No wait, it's on Tuesday.")
+    replied(brain.brain, "When is my meeting?", ReplyOptions(), past)
+    assert "it's on Tuesday.)\nWhen is my meeting?" in brain.chat.prompts[-1]
+
+
 @pytest.mark.parametrize("quoted", [True, False])
 def test_the_result_of_somebody_elses_tool_is_told_as_what_it_says(
     brain: Scripted, quoted: bool

@@ -35,6 +35,7 @@ from voxtui.brains.reply_form import (
     ReplyForm,
     is_untold,
     reply_form,
+    with_correction,
 )
 from voxtui.brains.speculation import SpeculationThread
 from voxtui.dialogue.data import Token, ToolCall, UserTranscript, Utterance
@@ -304,7 +305,7 @@ class EmbeddedBrain:
         due_at: float = 0.0,
     ) -> ChatReply:
         """Request the reply to a user's complete `words`, or the call of a tool."""
-        prompt = self._prompt(past, words, options) + ASK + self._opening
+        prompt = self._prompt(past, with_correction(words, past), options) + ASK + self._opening
         choice, form = tool_choice(past, words, options), self._form(past, words, options)
         most = self._most_tokens(options)
         return self._request(prompt, most, cancelled, settled, due_at, options, choice, form)

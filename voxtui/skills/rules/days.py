@@ -19,8 +19,7 @@ _FEAST, _SHIFT, _AWAY, _WEEKDAY, *_DATES = (
 )
 
 _NEAR = {
-    "today": 0, "tomorrow": 1, "yesterday": -1, "the day after tomorrow": 2,
-    "day after tomorrow": 2, "the day before yesterday": -2,
+    "today": 0, "tomorrow": 1, "yesterday": -1, "day after tomorrow": 2, "day before yesterday": -2,
 }  # fmt: skip
 
 _EASTER = (0, 0)
@@ -43,8 +42,8 @@ def read_day(text: str, today: date, backwards: bool = False) -> date | None:
     """
     low = text.lower()
     try:
-        if low in _NEAR:
-            return today + timedelta(_NEAR[low])
+        if (near := low.removeprefix("the ")) in _NEAR:
+            return today + timedelta(_NEAR[near])
         if _SHIFT.fullmatch(low):
             return _shifted(low, today)
         if named := _WEEKDAY.fullmatch(low):
@@ -94,16 +93,16 @@ def _of_year(
 ) -> date | None:
     """Return a month and day in `year`, or the next one after today. Raises ValueError."""
     chosen = today.year if year is None else int(str(year).replace(" ", ""))
+    if chosen < FIRST_GREGORIAN_YEAR:
+        return None
     day = _easter(chosen) if feast is _EASTER else date(chosen, *feast)
-    if year is not None or not day or not (day > today if backwards else day < today):
+    if year is not None or not (day > today if backwards else day < today):
         return day
     return _of_year(feast, today.year + (-1 if backwards else 1), today, backwards)
 
 
-def _easter(year: int) -> date | None:
+def _easter(year: int) -> date:
     """Return Western Easter Sunday by the algorithm of Meeus, Jones and Butcher."""
-    if year < FIRST_GREGORIAN_YEAR:
-        return None
     a, (b, c) = year % 19, divmod(year, 100)
     d, e = divmod(b, 4)
     g = (8 * b + 13) // 25

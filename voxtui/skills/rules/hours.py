@@ -52,8 +52,11 @@ def read_moment(text: str, now: datetime) -> datetime:
             wanted.day = read_day(re.sub(r"(?i)^on ", "", piece["day"]), now.date())
             if wanted.day is None:
                 raise Ambiguous("There is no such day. Which day?")
+            if wanted.day < now.date():
+                raise Ambiguous("That time has passed. When?")
         elif piece["part"]:
-            wanted.part = piece["part"].lower().split()[-1]
+            *before, wanted.part = piece["part"].lower().split()
+            wanted.day = now.date() if "this" in before else wanted.day
         else:
             _read_clock(re.sub(r"^(at|by) ", "", piece["clock"].lower()), wanted)
     return _resolve(wanted, now)
@@ -97,8 +100,6 @@ def _resolve(wanted: _Moment, now: datetime) -> datetime:
         if len(hours) > 1 and not _EARLIEST_BARE <= hours[0] <= _NOON:
             raise Ambiguous("In the morning or in the afternoon?")
         moment = _next(wanted, wanted.day, hours[0], now)
-        if moment is None:
-            raise Ambiguous("That time has passed. When?")
     elif later := next(filter(None, (_next(wanted, today, hour, now) for hour in hours)), None):
         moment = later
     elif wanted.day is None and (wanted.part != "tonight" or hours[0] < _EARLIEST_BARE):
@@ -123,6 +124,8 @@ def _hours(wanted: _Moment) -> list[int]:
     hour = wanted.hour
     assert hour is not None
     if wanted.certain or hour > 12:
+        if {"morning": hour >= 12, "afternoon": hour < 12}.get(wanted.part):
+            raise Ambiguous("When exactly?")
         return [hour]
     morning, evening = hour % 12, hour % 12 + 12
     match wanted.part:
@@ -135,4 +138,4 @@ def _hours(wanted: _Moment) -> list[int]:
         case "":
             return [morning, evening] if hour != 12 else [12, 0]
         case _:
-            raise Ambiguous("At what time?")
+            raise Ambiguous("When exactly?")

@@ -37,13 +37,9 @@ def understand(text: str, past: Past) -> Fact | None:
     new = [joke for joke in _jokes() if joke not in earlier]
     if not new:
         return Fact("joke", "", "I don't know any more jokes.")
-    before = [
-        words["about"]
-        for turn in past
-        for kind, words in matches(_FORMS, turn.user_text.strip(" .?!"))
-        if kind == "request"
-    ]
-    subject = request["about"] or (before[-1] if before else "")
+    said = (dict(matches(_FORMS, turn.user_text.strip(" .?!"))) for turn in past)
+    before = ["", *(requests["request"]["about"] for requests in said if "request" in requests)]
+    subject = request["about"] or before[-1]
     fitting = [joke for joke in new if _is_about(joke, subject)]
     # Which one is drawn by what was said, so that a conversation can be repeated.
     draw = sum(map(ord, text)) + len(past)

@@ -13,9 +13,6 @@ _ASKED = english("people")
 _NAMED = tuple(chain(*compile_forms(ENGLISH["people_named"], PARTS, flags=0).values()))
 _UNSURE, _CORRECTS, _ABOUT_ONESELF = map(pattern, ("{unsure}", "{corrects}", "{oneself}"))
 
-_SURELY_WHOLE = 2
-"""Number of turns up to which nothing was dropped from a history."""
-
 
 def understand(text: str, past: Past) -> Fact | None:
     """Return the name of somebody in `past`, or who has a name; None if it is not certain."""
@@ -23,11 +20,11 @@ def understand(text: str, past: Past) -> Fact | None:
         if kind == "own":
             return _unknown(past)
         relation = words.get("relation", "").lower()
-        name = (words.get("name") or words.get("last", "")).lower()
+        name = (words.get("name") or words.get("last", "")).lower() + " "
         named = {
-            (full, mine, related)
-            for full, mine, related in _named(past)
-            if ((mine, related) == (True, relation) if relation else name in _calls(full))
+            one
+            for one in _named(past)
+            if (one[1:] == (True, relation) if relation else f"{one[0]} ".lower().startswith(name))
         }
         if len(named) != 1:
             continue
@@ -39,13 +36,9 @@ def understand(text: str, past: Past) -> Fact | None:
     return None
 
 
-def _calls(full: str) -> tuple[str, str]:
-    return full.lower(), full.lower().split()[0]
-
-
 def _unknown(past: Past) -> Fact | None:
     """Return that a fact about the user is unknown, or None if a turn may mention it."""
-    if len(past) > _SURELY_WHOLE:
+    if len(past) > 2:  # a longer history may have lost its beginning
         return None
     for turn in past:
         words = turn.user_text

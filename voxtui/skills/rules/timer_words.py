@@ -34,7 +34,8 @@ _NO_NAME = pattern(
     r"|\b(?:how|what|why|when|where|who|is|are)\b"
 )
 """Matches parts of a request at the place of a name that are no name."""
-_STARTS_WITH_TIME = pattern("{when} ")
+_STARTS_WITH_TIME = pattern("(?:(?:and|or) )?{when} ")
+_TWICE = pattern(r"(?:^|.* ){number} (\w)\w*\b.* {number} \1")  # `5 minutes 5 minutes`
 
 
 def understand(text: str) -> TimerRequest | Question | None:
@@ -61,10 +62,11 @@ def understand(text: str) -> TimerRequest | Question | None:
 
 def _start(words: Mapping[str, str]) -> TimerRequest | Question | None:
     names = [name for key in ("before", "name", "last") if (name := words.get(key))]
-    if len(names) > 1 or any(_NO_NAME.search(name) for name in names if name != "second"):
+    unclear = len(names) > 1 or _TWICE.match(words["span"])
+    if unclear or any(_NO_NAME.search(name) for name in names if name != "second"):
         return None
     seconds = seconds_in(words["span"])
-    if not 0 < seconds <= LONGEST_SECONDS:
+    if not 1 <= seconds <= LONGEST_SECONDS:
         return Question("A timer takes from one second to 30 days. For how long?")
     return TimerRequest(Do.START, Which(names[0].lower() if names else ""), seconds)
 

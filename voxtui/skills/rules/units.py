@@ -82,7 +82,7 @@ def _converted(parts: list[tuple[Fraction, Unit]], target: Unit) -> Fact | Quest
     quantity = " ".join(unit.of(n)[0] for n, unit in parts)
     said, exact = target.of(value)
     verb = "is" if len(parts) == 1 and parts[0][0] == 1 else "are"
-    sentence = f"{quantity} {verb} {'' if exact else 'about '}{said}."
+    sentence = f"{quantity[0].upper()}{quantity[1:]} {verb} {'' if exact else 'about '}{said}."
     return Fact("unit", (float(value), target.symbol), sentence)
 
 
@@ -90,7 +90,5 @@ def _number(text: str) -> Fraction:
     if text.startswith(("half", "a half")):
         return Fraction(1, 2)
     digits = _DIGITS.search(text)
-    if digits is None:
-        return Fraction(1)
-    value = Fraction(digits[0]) + (Fraction(1, 2) if text.endswith("and a half") else 0)
+    value = Fraction(digits[0] if digits else 1) + Fraction(text.endswith("and a half"), 2)
     return -value if text.startswith(("minus ", "negative ", "- ")) else value
