@@ -61,6 +61,18 @@ def test_a_story_and_what_is_sad_have_first_words(words: str, opening: str) -> N
     assert reply_form(words).opening == opening
 
 
+@pytest.mark.parametrize("words", ["A haiku about rain.", "Write four lines that rhyme."])
+def test_a_poem_has_lines(words: str) -> None:
+    form = reply_form(words)
+    assert '("\\n" "\\n"?' in form.grammar()
+    assert "){0,1}" in form.grammar("A line\n" * (form.lines - 2))
+
+
+@pytest.mark.parametrize("words", ["Tell me about the song Imagine.", "What rhymes with cat?"])
+def test_words_about_a_song_are_answered_in_prose(words: str) -> None:
+    assert not reply_form(words).lines
+
+
 def test_what_is_told_is_not_pitied_unless_it_is_sad() -> None:
     assert "I'm sorry" in reply_form("My aunt keeps bees in Leeds.").avoided
 

@@ -18,6 +18,9 @@ from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
 LONGEST_REQUEST = 200
 """Maximum characters of a casual request; a longer text gets no form."""
 
+LINES = 12
+"""Maximum number of lines of a poem."""
+
 _SIGNS = r"\[\]{}<>*#`\n"
 """Signs of placeholders such as [date], of lists and of code."""
 
@@ -97,12 +100,18 @@ class ReplyForm:
     """beginnings that it must not have, if it has no opening"""
     begins: tuple[str, ...] = ()
     """its beginning: one of these"""
+    lines: int = 0
+    """the maximum number of lines of a poem; 0 for prose"""
 
     def grammar(self, begun: str = "") -> str:
         """Return the grammar (GBNF) of the text after the opening, or after `begun` instead."""
         if not self.most:
             return SPEAKABLE
         begun = begun or self.opening
+        if self.lines:
+            left = max(0, self.lines - begun.count("\n") - 1)
+            line = f"[^{_UNSPEAKABLE}]"
+            return rf'root ::= {line}* ("\n" "\n"? {line}+){{0,{left}}}'
         ends = list(_END.finditer(begun))
         between = bool(ends) and ends[-1].end() == len(begun.rstrip())
         left = max(0, self.most - (len(ends) - between) - 1)
@@ -271,6 +280,8 @@ def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
         return FREE
     if subject := repeated_subject(words):
         return ReplyForm(subject)
+    if _has(_plain(words), "poem"):
+        return ReplyForm(lines=LINES)
     if _has(_plain(words), "story"):
         return ReplyForm("Once upon a time", most=6)
     if "?" not in words and _has(_plain(words), "sad"):
