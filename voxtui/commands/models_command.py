@@ -29,7 +29,6 @@ class Listed:
     path: str | None
     """the place of the files, or None if they are missing"""
     problem: str = ""
-    """the reason for which the files cannot be used"""
     size: int | None = None
     """the size in bytes; None for the user's own file"""
     licence: str = ""

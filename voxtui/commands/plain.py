@@ -79,14 +79,11 @@ class Plain:
         self._typed_live = typed_live
         self._quiet = quiet
         self._lines: deque[str] = deque()
-        """lines of a file or pipe that wait for the previous turn"""
         self._loading = ""
         self._reading = False
-        """whether the time for reading a long text was printed"""
         self._introduced = False
         self._missed: set[events.Countdown] = set()
         self._in_reply = False
-        """whether the last printed line is a reply that has not ended"""
         self._all_done = True
         self._closed = False
 

@@ -19,7 +19,7 @@ from voxtui.serve.realtime.connection import DRAIN_SECONDS
 if TYPE_CHECKING:
     from voxtui.serve.realtime.calls import Calls
 
-LAST_SECONDS = 8.0
+LAST_SECONDS = 6.0
 """Time after which the process ends, even inside native code."""
 
 

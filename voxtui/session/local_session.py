@@ -99,7 +99,6 @@ class LocalSession(UserSession):
         self.turn: events.TurnStarted | None = None
         """the newest turn that the engine began"""
         self.queued: deque[str] = deque()
-        """texts that are sent once the models are loaded"""
         self.muted = False
         self.chosen: dict[str, Any] = {}
         """values in use, by key, that the user chose here and has not saved"""

@@ -37,7 +37,6 @@ class ConversationWriter:
         self.conversations = conversations
         self._tell = tell
         self.current = StoredConversation()
-        """the stored part of the present conversation"""
         self._queue: SimpleQueue[tuple[StoredConversation, Past, Mapping[int, str]] | None] = (
             SimpleQueue()
         )

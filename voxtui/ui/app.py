@@ -95,7 +95,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.menu = Menu(self, self.session)
         self.continues = False
         self.attachments: Sequence[Attachment] = ()
-        """texts that are attached at the start"""
         self.words = ""
         """the user's first words, sent at the start; may be empty"""
         self.lending: AbstractContextManager[None] = nullcontext()

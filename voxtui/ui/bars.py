@@ -16,12 +16,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEFT_EIGHTHS = " ▏▎▍▌▋▊▉█"
-"""Cells filled from the left edge by 0 to 8 eighths."""
 
 LOWER_EIGHTHS = "▁▂▃▄▅▆▇█"
 
 LINE, HALF_LINE = "━", "╸"
-"""A cell of a line, and a cell with its left half filled."""
 
 CLIPPED = "↑"
 """The top of a column that exceeds the scale."""

@@ -27,7 +27,6 @@ WHAT_TO_KNOW = "What would you like to know?"
 
 class MainScreen(PromptScreen):
     _removed: RemovedTurn | None = None
-    """the turn that `action_undo` restores"""
 
     async def send(self, text: str, corrected: int | None) -> None:
         """Run `text` as a command, or answer it, in place of the turn `corrected`."""

@@ -39,7 +39,6 @@ ENTER = ("enter", "ctrl+j")
 
 
 ATTACHED = "▤"
-"""The label of an attached text."""
 
 
 class PromptScreen(SteppedScreen):
@@ -64,11 +63,9 @@ class PromptScreen(SteppedScreen):
         self.turns = turns
         self.transcript, self.bar = turns.transcript, talk.bar
         self.area = Horizontal(id="main")
-        """the conversation, with what is beside and below it"""
         self.talk = talk
         self.status = status
         self._offered: tuple[object, ...] = ()
-        """the present actions of the keys, as the footer shows them"""
 
     @property
     def program(self) -> TerminalApp:

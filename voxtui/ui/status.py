@@ -110,20 +110,16 @@ class Status:
         self._transcript = turns.transcript
         self._bar = talk.bar
         self._reason = ""
-        """the newest problem of this turn, such as the loss of the microphone"""
         config = session.config
         self._key_name = config.ui.talk_key.capitalize()
         self._sends_to = config.brain.remote.hosts if config.brain.name == "remote" else ""
         self._model = ""
-        """the name of the loaded model"""
         self._step = ""
         """the loading step in progress, with its percentage"""
         self._reading = ""
         """the progress of reading a long text; empty for none"""
         self.tokens_per_second: float | None = None
-        """the speed at which the brain read the last long text, or None"""
         self._stalls = False
-        """whether the speaker takes no sound although an answer is being spoken"""
 
     # Loading.
 

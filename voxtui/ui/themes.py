@@ -19,7 +19,6 @@ CONTRAST = 4.5
 """Minimum contrast: WCAG 2, level AA, for text of any size."""
 
 GROUNDS = ("background", "surface", "panel")
-"""Variables of the colours behind text."""
 
 INKS = (
     "foreground", "text", "text-muted", "text-disabled", "text-primary", "text-secondary",
@@ -130,7 +129,6 @@ THEMES = (
 their text."""
 
 AVAILABLE = {**BUILTIN_THEMES, **{theme.name: theme for theme in THEMES}}
-"""Every theme that can be chosen, by name."""
 
 
 def theme_named(name: str) -> str:

@@ -75,17 +75,13 @@ class Dictation:
         self._listening = False
         """whether the microphone has delivered a frame since it was last opened"""
         self._last_at = 0.0
-        """the capture time of the last frame, or 0 before the first one"""
         self._texts: list[str] = []
-        """the words of finished segments"""
         self._partial: tuple[Utterance, str | None] | None = None
         """the segment in progress at its last recognition, and its words as `_words` returns them
         """
         self._problem = ""
-        """a sentence about the microphone, or about the last omitted segment"""
         self._pass_s = 0.0
         self._quiet_s = 0.0
-        """the seconds of silence since the beginning or the last speech"""
         self._heard = False
         self._peak = 0.0
 

@@ -53,7 +53,6 @@ class Message(msgspec.Struct):
     settings: str
     """the `fingerprint` of the client's settings"""
     seconds: float = 0.0
-    """the maximum seconds of a recording by `listen`"""
 
 
 class OrderResult(msgspec.Struct):

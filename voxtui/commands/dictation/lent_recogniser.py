@@ -38,7 +38,6 @@ BROKEN = (OSError, msgspec.MsgspecError)
 
 class Request(msgspec.Struct):
     settings: str
-    """`settings_of` the client's configuration"""
     samples: Annotated[int, msgspec.Meta(ge=0, le=MOST_SAMPLES)]
     """the number of float32 samples that follow, at 16 kHz; 0 only asks whether requests are served
     """

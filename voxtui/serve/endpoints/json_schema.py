@@ -14,10 +14,8 @@ from msgspec import Meta
 from voxtui.serve.openai_types import HttpError
 
 LONGEST = 16_000
-"""Maximum bytes of a schema."""
 
 DEEPEST = 100
-"""Maximum nesting of a schema's JSON."""
 
 Type: TypeAlias = Literal["object", "array", "string", "number", "integer", "boolean", "null"]
 

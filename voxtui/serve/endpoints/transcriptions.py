@@ -56,7 +56,6 @@ FOREIGN_MODELS = ("whisper", "gpt-", "tts-", "voxtral")
 
 
 ALIAS = "voxtui"
-"""A name that stands for each of the models."""
 
 
 def check_model(name: str, *ours: str) -> None:
@@ -73,7 +72,6 @@ class Options:
     """The fields of a request. Fields that OpenAI does not have are ignored."""
 
     models: Sequence[str]
-    """the names of the loaded models"""
     speaks_english_only: bool
     response_format: str = "json"
     stream: bool = False

@@ -4,7 +4,7 @@
 const STAGES = {
   hidden: ["hidden", "done before"], microphone: ["wait", "last sound in"], listen: ["wait", "end of speech"], send: ["wait", "sending"],
   encode: ["brain", "your voice"], recognise: ["brain", "your words"], skill: ["brain", "skill"], prefill: ["brain", "reading"],
-  token: ["brain", "first word"], clause: ["voice", "first phrase"], voice: ["voice", "voice"],
+  token: ["brain", "first word"], clause: ["brain", "first phrase"], voice: ["voice", "voice"],
   network: ["network", "network"], device: ["sound", "your speaker"], writing: ["writing", "the rest"],
 };
 

@@ -44,9 +44,9 @@ ENDPOINT = "realtime"
 IDLE_SECONDS = 300.0
 """Time without a word of either side after which a session is closed."""
 
-DRAIN_SECONDS = 7.0
+DRAIN_SECONDS = 5.0
 """Maximum time for an answer in progress after a request to stop, which ends in 10 s. On a busy
-machine the system takes a second or two to free the memory."""
+machine the system takes two or three seconds to free the memory."""
 
 NORMAL, GOING_AWAY, TOO_SLOW, INTERNAL_ERROR, TRY_AGAIN = 1000, 1001, 1008, 1011, 1013
 """Close codes of RFC 6455 and its registry. 1008 is for a violation without a code of its own."""
@@ -143,12 +143,9 @@ class Connection:
         self._out: asyncio.Queue[bytes | tuple[int, str]] = asyncio.Queue()
         """messages, and at the end the code and the reason with which the connection is closed"""
         self._queued = 0
-        """the number of bytes in the queue"""
         self._begun = asyncio.Event()
-        """the event that is set once the engine is ready or has failed"""
         self._drained = asyncio.Event()
         self._closed = False
-        """whether the end was queued"""
         self._engine = self._made_engine(parts)
         self._session = RealtimeSession(self._engine, sessions.config, settings, self)
 

@@ -35,7 +35,6 @@ class Conversation:
         self._items: list[Item] = []
         self._inserted = itertools.count(-1, -1)
         self._spoken: deque[Item] = deque(maxlen=SPOKEN_TURNS)
-        """the answers that can be truncated"""
         self._truncating: list[tuple[Item, int]] = []
         """truncated items, with their milliseconds, whose heard part the engine has not reported
         yet"""

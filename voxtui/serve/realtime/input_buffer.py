@@ -37,9 +37,7 @@ class InputBuffer:
         self._begun = not live
         self._frames: list[Frame] = []
         self._pushed = 0
-        """the number of frames that the engine has"""
         self._recording: int | None = None
-        """the number of the turn for which the engine records"""
         self._turns: set[int] = set()
         """the turns that this buffer began, and not the engine"""
 

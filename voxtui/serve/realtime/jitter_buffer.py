@@ -20,7 +20,6 @@ class JitterBuffer(Generic[P]):
     def __init__(self) -> None:
         self._expected = 0
         self._waiting: dict[int, P] | None = None
-        """the packets by number, or None before the first one"""
 
     def add(self, number: int, packet: P) -> list[P]:
         """Add the packet that arrived. Return the packets that are in order now."""

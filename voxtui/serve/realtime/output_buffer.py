@@ -53,9 +53,7 @@ class _PlayedAnswer:
     response_id: str
     item: Item
     pcm: bytearray = field(default_factory=bytearray)
-    """the sound that is not played yet"""
     played: int = 0
-    """the number of bytes played"""
     complete: bool = False
 
 
@@ -69,7 +67,6 @@ class OutputBuffer:
         self.client: Client | None = None
         """the receiver of events at the start and end of each played answer"""
         self.begun = asyncio.Event()
-        """the event that is set while an answer is being played"""
         self._answers: deque[_PlayedAnswer] = deque()
 
     @property

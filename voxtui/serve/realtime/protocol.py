@@ -27,7 +27,6 @@ from voxtui.serve.realtime.session_settings import (
 from voxtui.storage.derived_latencies import stages
 
 MOST_METADATA = 16
-"""Maximum number of pairs."""
 
 
 def new_id(prefix: str) -> str:
@@ -130,7 +129,6 @@ PARTS: dict[Role, tuple[str, ...]] = {
     "system": ("input_text",),
     "assistant": ("output_text", "output_audio"),
 }
-"""The content types of a message, by role."""
 
 
 @dataclass(slots=True, eq=False)
@@ -142,13 +140,11 @@ class Item:
     """the words, None if they are not known yet; of a function, the arguments or the output"""
     call_id: str = ""
     name: str = ""
-    """the client's name of the called function"""
     turn: int | None = None
     """the number of its turn in the engine's history"""
     status: Literal["in_progress", "completed", "incomplete"] = "completed"
     seconds: float = 0.0
     captured: bool = False
-    """whether the engine has taken the utterance"""
 
     def as_json(self) -> Json:
         about = {"id": self.id, "object": "realtime.item", "status": self.status}
@@ -246,9 +242,7 @@ class Response:
     turn: int = 0
     item: Item | None = None
     cancelled: bool = False
-    """whether the client cancelled it"""
     silenced: bool = False
-    """whether the rest of its sound is dropped"""
     heard: str | None = None
     """the heard part, once the answer was cut off"""
     calls: list[Item] = field(default_factory=list[Item])

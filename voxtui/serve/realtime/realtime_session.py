@@ -66,7 +66,6 @@ class Hearing:
 
     item: Item
     create: CreateResponse | None = None
-    """the answer that the client requested meanwhile"""
 
 
 @dataclass(slots=True, eq=False)
@@ -98,13 +97,11 @@ class RealtimeSession:
         self._begun = False
         self._phase: Idle | Hearing | Answering = Idle()
         self._waiting: deque[protocol.ClientEvent | Samples] = deque()
-        """events and sound of the client that are not handled yet"""
         self._unheard = self._syncing = False
         """`_unheard`: whether the engine may not have heard all sound in which it detects speech;
         `_syncing`: whether it was asked to report that it has"""
         self._conversation = Conversation(client, engine)
         self._by_turn: dict[int, Item] = {}
-        """the user's items by turn"""
         self._pcm = PcmStream()
         longest, live = config.audio.max_utterance_s, self._output is not None
         self._line = Frames(TRACK_RATE if live else RATE)

@@ -45,7 +45,6 @@ FRAME_SAMPLES = TRACK_RATE // 50
 """Samples of 20 ms, an Opus packet."""
 
 CONNECT_SECONDS = 15.0
-"""Maximum time in which a client must open its data channel."""
 
 IN_FLIGHT_SECONDS = 0.06
 """Time by which a message overtakes the sound before it: two packets, and the sender's buffer."""
@@ -60,7 +59,6 @@ MOST_RECEIVED = 2000
 or ending."""
 
 MOST_BUFFERED = 4 * 2**20
-"""Maximum bytes of messages that a client has not received."""
 
 MOST_MESSAGE_CHARACTERS = 256 * 1024
 

@@ -31,10 +31,8 @@ WRAP_SECONDS, WRAP_PAUSE_SECONDS = 0.006, 0.01
 """Time slice and pause for re-wrapping a long conversation, short enough not to be noticed."""
 
 FIGURE_GAP = 2
-"""Minimum number of cells between a text and its figure."""
 
 SELECTED = "┃"
-"""The mark left of each line of the selected turn."""
 
 
 class DrawnEntries(ScrollView):
@@ -58,7 +56,6 @@ class DrawnEntries(ScrollView):
         """the look for which entries in view are wrapped; the others follow in time slices"""
         self._wrapping: Timer | None = None
         self.drawn: dict[int, Strip] = {}
-        """the cache of drawn lines, by line number"""
         self._following = True
         """whether the end is in view and stays there"""
         self._thumb = (0, 0)

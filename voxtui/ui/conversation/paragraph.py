@@ -40,7 +40,6 @@ class Look:
     ground: Style
     muted: Style
     labels: tuple[Style, ...]
-    """the styles of the labels, in the order of KINDS"""
 
     def label(self, kind: str) -> Style:
         return self.labels[KINDS.index(kind)]
@@ -69,9 +68,7 @@ class Paragraph:
         self.height = 0
         """the number of lines, valid even while `lines` is empty"""
         self.tail = ""
-        """the text of the last line"""
         self.look = NO_LOOK
-        """the look for which `lines` were wrapped"""
         self.painted = False
         """whether the last line has been drawn since the last change"""
         self.content = content

@@ -33,7 +33,6 @@ class Transcript(DrawnEntries, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self._dropped: list[Paragraph] = []
-        """the entries that `restore` brings back"""
 
     def show_welcome(self, entries: Sequence[Paragraph]) -> None:
         """Show `entries` until the first other entry replaces them."""

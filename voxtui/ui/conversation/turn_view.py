@@ -15,7 +15,6 @@ from voxtui.ui.conversation.paragraph import Paragraph
 from voxtui.ui.conversation.transcript import Transcript
 
 WAVE_CELLS = 6
-"""Cells of the waveform per second of speech."""
 
 LONGEST_WAVE = 20
 """Maximum cells of the waveform. The length in seconds must fit beside it in 80 columns."""
@@ -46,14 +45,10 @@ class TurnView:
         self._waveform = Content()
         """the waveform of the utterance, with its length"""
         self._caption = ""
-        """the words so far while the user speaks"""
         self._hears = True
-        """whether the user is still speaking"""
         self._pieces: list[str] = []
-        """the pieces of the answer so far"""
         self._length = 0
         self._visible = False
-        """whether the answer has a visible character"""
         self.reply: Paragraph | None = None
         self._space = ""
         """white space at the end of the answer, shown once it goes on"""

@@ -40,14 +40,12 @@ class TurnViews:
         """the number of the newest turn, or 0 before the first one"""
         self.over = 0
         self._finished: dict[int, tuple[TurnView, Turn]] = {}
-        """the selectable turns of the conversation, by number"""
         self._removed: tuple[TurnView, Turn, int] | None = None
         """the turn that was removed last, and its index in the transcript"""
         self.selected: int | None = None
         self.transcript = transcript
         self.panel = panel
         self._lead = PlaybackLead()
-        """the lead of synthesis over playback in the turn in progress"""
         self._replaces: int | None = None
         """the number of the turn that the turn in progress replaces when it is answered"""
         self._began_at = 0.0

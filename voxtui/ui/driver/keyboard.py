@@ -108,7 +108,6 @@ class KeyParser(XTermParser):
 
     _granted = False
     _pieces: list[str] | None = None
-    """the bracketed paste in progress"""
     _pasted = 0
     _fed_at = 0.0
     _last = ""

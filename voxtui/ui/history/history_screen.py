@@ -57,13 +57,11 @@ class HistoryScreen(SearchList[int | None]):
         self._exports = exports
         self._found: list[Summary] = []
         self._instead = ""
-        """the text that is shown in an empty list"""
         self._deleted: list[Summary] = []
         """conversations that can be restored, the last deleted one first"""
         self._renamed: Summary | None = None
         """the conversation whose new title is being written"""
         self._search = ""
-        """the words of the search while a title is written"""
         self._changing = False
 
     def on_mount(self) -> None:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 SPEEDS = {0.8: "slower", 1.0: "normal", 1.2: "faster", 1.5: "fast"}
 
 FORGET_ALL, SAVE_SETTINGS = "forget_all", "save_settings"
-"""Actions that the menu itself carries out."""
 
 LOOK_AGAIN = "Look for devices again"
 
@@ -188,7 +187,6 @@ class Menu:
         self._app = app
         self._session = session
         self._choice: Entry | None = None
-        """the choice whose components are being loaded"""
         self._known: frozenset[str] | None = None
         """the devices before a rescan, until its result is shown"""
         self._microphone: str | None = None

@@ -17,7 +17,6 @@ from textual.widgets.option_list import Option
 from voxtui.ui.widgets.boxes import SearchList
 
 PREVIEWED = "ui.theme"
-"""The config key whose values are previewed."""
 
 TITLE_CELLS, ABOUT_CELLS = 28, 34
 """Widths of the columns. A longer text takes the space of the next column."""
@@ -32,18 +31,14 @@ class Entry:
     title: str
     about: str = ""
     chosen: bool = False
-    """whether it is the present value"""
     question: str = ""
-    """the question that must be answered with yes before"""
     action: str = ""
     """an action of the app or of its screen, such as `screen.new`"""
     key: str = ""
-    """the config key that gets `value`; empty for an action"""
     value: Any = None
     shortcut: str = ""
     """the key with the same effect outside the menu, as the footer writes it"""
     folds: str = ""
-    """the config key whose values this entry stands for"""
 
 
 def closeness(word: str, name: str) -> float:

@@ -14,7 +14,6 @@ from voxtui.storage.derived_latencies import (
 )
 
 NO_TURN = Turn(0, "", Outcome.ANSWERED, {})
-"""The turn that is shown before the first one."""
 
 PEOPLE_NAMES = {TTFT: "first word", FIRST_SOUND: "first sound", TOTAL: "full answer"}
 """The headlines in plain words; the lab view has the technical names."""

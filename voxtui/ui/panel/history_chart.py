@@ -15,7 +15,6 @@ from voxtui.ui.bars import CLIPPED, LOWER_EIGHTHS
 from voxtui.ui.panel.formatting import PEOPLE_NAMES, TurnTimes, main_headline, number
 
 COLUMN_CELLS = 2
-"""Cells of a column and the gap after it."""
 
 SCALE_CELLS = 6
 

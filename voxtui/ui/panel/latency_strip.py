@@ -8,7 +8,6 @@ from operator import itemgetter
 from textual.content import Content
 from textual.widgets import Static
 
-from voxtui.dialogue.timestamps import Milestone
 from voxtui.storage.derived_latencies import FIRST_SOUND, TTFT, Stage, stages
 from voxtui.ui.bars import LEFT_EIGHTHS
 from voxtui.ui.panel.formatting import PEOPLE_NAMES, TurnTimes, figure, plain_ms
@@ -17,7 +16,6 @@ from voxtui.ui.panel.waterfall import plain_stages
 GAP = "  "
 
 EARLIER = "◂ "
-"""The mark in front of the times of a selected turn."""
 
 BAR_CELLS, BAR_SECONDS = 16, 1.0
 """Cells of the bar, and the time of the first sound at which it is filled.
@@ -30,7 +28,6 @@ LEAST_WIDTH = 84
 """Minimum width in cells of a line that also names the key of the fuller views."""
 
 STAGES = {"hearing": "$foreground", "thinking": "$text-muted", "voice": "$text-primary"}
-"""The stages before the first sound, with their colours, in this order."""
 
 RECEDING = " 40%"
 """The opacity of a bar beside which something else happens."""
@@ -71,8 +68,10 @@ def _line(times: TurnTimes, width: int) -> Content:
     what = TTFT if turn.first_sound_ms is None else FIRST_SOUND
     shown = Content.assemble((EARLIER if times.selected else "", "$text-muted"), (number, style))
     named = shown + Content.styled(f" {PEOPLE_NAMES[what]}", "$text-muted")
-    found = [s for s in plain_stages(stages(turn.timestamps)) if s.name in STAGES and s.seconds > 0]
-    if any(stage.end > turn.timestamps.get(Milestone.FIRST_SOUND, inf) for stage in found):
+    until = turn.timestamps.get(what.mark or "", inf)
+    counted = [stage for stage in stages(turn.timestamps) if stage.end <= until]
+    found = [s for s in plain_stages(counted) if s.name in STAGES and s.seconds > 0]
+    if found and found[-1].end < until:
         found = []  # a sentence was heard while a tool worked, and only the fuller views show that
     ends = [0, *(round(end * 1000) for end in accumulate(stage.seconds for stage in found))]
     # The ends are rounded and not the times, so that the times add up to the number before them.

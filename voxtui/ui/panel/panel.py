@@ -41,23 +41,20 @@ def size_for(wanted: str, terminal: Size) -> PanelSize:
 class FullView(Vertical):
     def __init__(self) -> None:
         super().__init__()
-        self._numbers = PercentileTable()
+        self.numbers = PercentileTable()
         self._waterfall = Waterfall()
         self._history = HistoryChart()
 
     def compose(self) -> ComposeResult:
-        yield self._numbers
+        yield self.numbers
         yield self._waterfall
         yield self._history
 
     def show(self, times: TurnTimes) -> None:
-        self._numbers.set_class(times.device_ms is not None, "measured")
-        self.show_numbers(times)
+        self.numbers.set_class(times.device_ms is not None, "measured")
+        self.numbers.show(times)
         self._waterfall.show(times)
         self._history.show(times)
-
-    def show_numbers(self, times: TurnTimes) -> None:
-        self._numbers.show(times)
 
 
 class LatencyPanel(Container):
@@ -151,7 +148,7 @@ class LatencyPanel(Container):
             times.past = False
             self._show()
         elif times.queue != before and self.chosen == "lab":  # the others do not show it
-            self._lab.show_numbers(times)
+            self._lab.numbers.show(times)
 
     def finish(self, turn: Turn) -> None:
         """Add a finished turn. One that ended before an answer is shown only if it failed."""

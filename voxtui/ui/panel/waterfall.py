@@ -31,7 +31,7 @@ STAGES = {
     "result": ("brain", ""),
     "token": ("brain", "thinking"),
     "writing": ("writing", "writing"),
-    "clause": ("voice", "voice"),
+    "clause": ("brain", "thinking"),
     "language": ("voice", "voice"),
     "voice": ("voice", "voice"),
     "device": ("sound", "voice"),

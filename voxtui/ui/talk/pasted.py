@@ -15,7 +15,6 @@ FIELD_LINES = 3
 """Maximum lines of a paste that is written into the field, as one line. A longer one is folded."""
 
 FIELD_CHARACTERS = 1000
-"""Maximum characters of a paste that is not folded."""
 
 NAME = "the pasted text"
 
@@ -49,11 +48,8 @@ class PastedTexts(Static):
     def __init__(self) -> None:
         super().__init__(id="pasted", markup=False)
         self._texts: list[tuple[Attachment, int]] = []
-        """the pasted texts, with their numbers of tokens"""
         self._room = 0
-        """the maximum tokens of all of them"""
         self._tokens_per_second: float | None = None
-        """the prefill speed of the brain, or None if unknown"""
 
     @property
     def waiting(self) -> bool:

@@ -65,10 +65,8 @@ class TalkKey:
 
     def __init__(self) -> None:
         self.releases = False
-        """whether the terminal reports key releases"""
         self._phase = KeyPhase.SPENT
         self._last = float("-inf")
-        """the time of the latest press or repeat"""
         self._gaps = deque([0.04], maxlen=8)
 
     @property

@@ -17,7 +17,6 @@ SNOOZE_KEY = "z"
 HINT = "Any key: stop. Z: snooze"
 
 LONGEST_NAME = 24
-"""Maximum characters of a name that are shown."""
 
 
 class Timers(Static):
