@@ -2,10 +2,12 @@
 
     python -m benchmarks.ears CLIPS [--json OUT]
 
-CLIPS holds clips.toml (`file` and `text` of each clip), as `benchmarks.ears_clips` writes it. Each
+CLIPS holds clips.toml (`file` and `text` of each clip), as `benchmarks.ears_clips` writes it. If
+only phrases of a clip are known, `text` is their list, and each that is missing is an error. Each
 clip is cut to its utterance as a turn is, then recognised greedily, by the beam, and by the beam
 with the choice of the language model. All ways take turns in one process, because the machine may
-be shared. "bound": the best of the candidates. The interval (95 %) is of clips drawn anew.
+be shared. "bound": the best of the candidates. The interval (95 %) is of clips drawn anew. Numbers
+are compared as they are said.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from benchmarks.word_errors import plain_words
 from voxtui.audio.clips import load_clip
 from voxtui.audio.silero import PySilero
 from voxtui.brains.embedded import recogniser as module
-from voxtui.brains.embedded.recogniser import Heard, Moonshine
+from voxtui.brains.embedded.recogniser import Heard, Moonshine, same_words
 from voxtui.brains.embedded.rescoring import Rescoring
 from voxtui.dialogue.data import FRAME_SAMPLES, Frame
 from voxtui.dialogue.listening.endpointing import SpeechGate
@@ -50,12 +52,18 @@ def utterance(file: Path) -> np.ndarray:
     return samples if spoken is None else spoken.samples
 
 
-def errors(said: str, heard: str) -> int:
-    found = jiwer.process_words(plain_words(said), plain_words(heard))
+def as_spoken(text: str) -> str:
+    return plain_words(same_words(text))
+
+
+def errors(said: str | list[str], heard: str) -> int:
+    if isinstance(said, list):
+        return sum(f" {as_spoken(phrase)} " not in f" {as_spoken(heard)} " for phrase in said)
+    found = jiwer.process_words(as_spoken(said), as_spoken(heard))
     return found.substitutions + found.deletions + found.insertions
 
 
-def row_of(said: str, heard: Heard, seconds: float) -> dict[str, Any]:
+def row_of(said: str | list[str], heard: Heard, seconds: float) -> dict[str, Any]:
     return {
         "heard": heard.text, "errors": errors(said, heard.text), "ms": round(seconds * 1000, 1),
         "foreign": heard.is_foreign,
@@ -66,7 +74,7 @@ def measure(recogniser: Moonshine, rescoring: Rescoring, folder: Path) -> list[d
     louder, rows = module.louder, list[dict[str, Any]]()
     for clip in tomllib.loads((folder / "clips.toml").read_text())["clip"]:
         said = clip["text"]
-        row = {**clip, "words": len(plain_words(said).split())}
+        row = {**clip, "words": len(said if isinstance(said, list) else as_spoken(said).split())}
         samples = utterance(folder / clip["file"])
         candidates = list[Heard]()
         for name, width, loud in WAYS:

@@ -65,7 +65,8 @@ def test_a_story_and_what_is_sad_have_first_words(words: str, opening: str) -> N
 def test_a_poem_has_lines(words: str) -> None:
     form = reply_form(words)
     assert '("\\n" "\\n"?' in form.grammar()
-    assert "){0,1}" in form.grammar("A line\n" * (form.lines - 2))
+    assert not form.is_complete("A line,\n" * (form.lines - 1), "\n")
+    assert form.is_complete("A line,\n" * (form.lines - 1) + "The last", ".\n")
 
 
 @pytest.mark.parametrize("words", ["Tell me about the song Imagine.", "What rhymes with cat?"])
@@ -93,13 +94,31 @@ def test_a_reply_that_goes_on_later_may_not_complete_a_beginning_that_it_may_not
     assert form.grammar("I'm glad").startswith("root ::= more")
 
 
-def test_the_rest_of_a_reply_counts_what_it_has_already() -> None:
+def test_the_rest_of_a_reply_goes_on_where_it_was() -> None:
     form = ReplyForm(most=3)
     assert form.grammar("").startswith("root ::= [^")
     assert form.grammar("One.").startswith("root ::= tail |")
-    assert "tail ::= next{0,2}" in form.grammar("One.")
-    assert "tail ::= next{0,0}" in form.grammar("One. Two. Th")
+    assert form.grammar("One. Two. Th").startswith("root ::= more")
     assert FREE.grammar("One.") == SPEAKABLE
+
+
+@pytest.mark.parametrize(
+    ("reply", "text", "complete"),
+    [
+        ("One. Two! Three?", " Four", True),
+        ('One. Two. "Three."', " Four", True),
+        ("One. Two. Three", " four", False),
+        ("One. Two.", " Three", False),
+        ("One. Two. It has 3.", "5", False),
+        ("1. Wash. 2.", " Dry", False),
+        ("", " One", False),
+    ],
+)
+def test_a_reply_is_complete_before_one_sentence_too_many(
+    reply: str, text: str, complete: bool
+) -> None:
+    assert ReplyForm(most=3).is_complete(reply, text) is complete
+    assert not FREE.is_complete(reply, text)
 
 
 ANSWERS = Path(__file__).parents[1] / "data" / "answers"

@@ -95,7 +95,7 @@ def test_a_deleted_conversation_comes_back_or_leaves_the_file(conversations) -> 
     kept, secret = say(conversations, "harmless"), say(conversations, "zanzibarsecret " * 500)
     conversations.delete(secret, now=100.0)
     assert titles(conversations) == ["harmless"] and titles(conversations, "zanz") == []
-    with pytest.raises(InputError, match="There is no conversation"):
+    with pytest.raises(InputError, match="`voxtui history` lists them"):
         conversations.read(secret)
     conversations.restore(secret)
     assert len(titles(conversations)) == 2

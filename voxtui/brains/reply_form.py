@@ -39,7 +39,9 @@ _UNSPEAKABLE = _SIGNS + _FOREIGN
 """Characters that no reply has in a conversation in Latin letters."""
 
 _ENDS = ".!?。।؟"
-_END = re.compile(rf"[{_ENDS}]+[\"'”’)]*(?=\s|$)")
+_AT_END = re.compile(rf"[{_ENDS}][\"'”’)]*\s*$")
+_SENTENCE = re.compile(rf"[^\W\d_].*?[{_ENDS}]+[\"'”’)]*(?=\s|$)", re.DOTALL)
+"""Matches a sentence without its beginning. It has a letter, unlike `1.` in a list."""
 
 _INSIDE = """[0-9a-z,"'”’)]"""
 """What may follow a sign that does not end the sentence, as in 3.5 and e.g."""
@@ -109,15 +111,12 @@ class ReplyForm:
             return SPEAKABLE
         begun = begun or self.opening
         if self.lines:
-            left = max(0, self.lines - begun.count("\n") - 1)
             line = f"[^{_UNSPEAKABLE}]"
-            return rf'root ::= {line}* ("\n" "\n"? {line}+){{0,{left}}}'
-        ends = list(_END.finditer(begun))
-        between = bool(ends) and ends[-1].end() == len(begun.rstrip())
-        left = max(0, self.most - (len(ends) - between) - 1)
+            return rf'root ::= {line}* ("\n" "\n"? {line}+)*'
+        between = bool(_AT_END.search(begun))
         rules = [
             "more ::= body (end tail)?",
-            f"tail ::= next{{0,{left}}}",
+            "tail ::= next*",
             rf'next ::= " " [^{_UNSPEAKABLE}{_ENDS} ] body end',
             rf'body ::= ([^{_UNSPEAKABLE}{_ENDS}] | [{_ENDS}]+ {_INSIDE} | [ap] "." [m])*',
             rf"""end ::= [{_ENDS}]+ ["'”’)]*""",
@@ -133,6 +132,17 @@ class ReplyForm:
         else:
             rules.insert(0, "root ::= more")
         return "\n".join(rules)
+
+    def is_complete(self, reply: str, text: str) -> bool:
+        """Return True if the token `text` would begin a sentence or line too many after `reply`.
+
+        The grammar does not count them. A model that may not begin a sentence goes on without a
+        space: "asleep.uddenly".
+        """
+        if self.lines:
+            return "\n" in text and len(re.findall("\n+", reply.rstrip())) + 1 >= self.lines
+        more = self.most and text[:1].isspace() and _AT_END.search(reply)
+        return bool(more) and len(_SENTENCE.findall(reply)) >= self.most
 
     def _avoided_after(self, begun: str) -> tuple[str, ...]:
         """Return the forbidden continuations of `begun`, or the forbidden beginnings without it."""

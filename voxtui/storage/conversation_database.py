@@ -63,6 +63,8 @@ CREATE TRIGGER changed AFTER UPDATE OF you, vox ON exchange BEGIN
     INSERT INTO words (rowid, you, vox) VALUES (new.id, new.you, new.vox); END;
 """
 
+LISTED = "`voxtui history` lists them."
+
 REASONS = {
     "SQLITE_FULL": "the disk is full. Free some space.",
     "SQLITE_BUSY": "another program is using it. Try again.",
@@ -175,7 +177,7 @@ class Conversations:
             found = database.execute(query, (conversation,)).fetchall()
             rows = msgspec.convert(found, list[_ExchangeRow])
         if not rows:
-            raise InputError(f"There is no conversation {conversation}.", "voxtui history")
+            raise InputError(f"There is no conversation {conversation}.", LISTED)
         return {
             number: Exchange(
                 strip_control_characters(you), strip_control_characters(vox), clock, bool(given),
@@ -227,7 +229,7 @@ class Conversations:
         with self._opened(writes=True) as database:
             hide = "UPDATE conversation SET deleted = ? WHERE id = ? AND deleted IS NULL"
             if not database.execute(hide, (now, conversation)).rowcount:
-                raise InputError(f"There is no conversation {conversation}.", "voxtui history")
+                raise InputError(f"There is no conversation {conversation}.", LISTED)
 
     def restore(self, conversation: int) -> None:
         with self._opened(writes=True) as database:
@@ -312,7 +314,7 @@ class Conversations:
         except (UnicodeDecodeError, msgspec.ValidationError) as error:
             raise InputError(f"{self.file}: {REASONS['SQLITE_CORRUPT']}") from error
         except OverflowError as error:
-            raise InputError("There is no such conversation.", "voxtui history") from error
+            raise InputError("There is no such conversation.", LISTED) from error
         except OSError as error:
             raise InputError(f"{self.file}: {error.strerror or error}.") from error
 

@@ -473,6 +473,13 @@ def test_a_reply_begins_with_its_opening_and_keeps_to_its_length(brain: Scripted
     assert brain.chat.prompts[-1].endswith(ASK)
 
 
+def test_a_reply_ends_before_one_sentence_too_many(brain: Scripted) -> None:
+    brain.chat.texts = ("One", ".", " Two", ".", " Three", ".", " Four", ".")
+    assert "".join(replied(brain.brain, "Is it late?")) == "One. Two. Three."
+    free = "".join(replied(brain.brain, "Is it late?", ReplyOptions("Be a pirate.")))
+    assert free == "One. Two. Three. Four."
+
+
 @pytest.mark.parametrize("seconds", [0.001, 1000.0])
 def test_an_opening_is_spoken_while_the_model_reads_unless_the_rest_would_be_late(
     brain: Scripted, seconds: float

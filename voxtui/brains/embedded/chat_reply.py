@@ -144,14 +144,21 @@ class ChatReply(Speculation[str]):
             self._progress(done, total)
             return not wanted()
 
-        def on_token(text: str) -> bool:
-            self.add(text)
-            return not wanted()
-
         def run(prompt: str, max_tokens: int, ignore_end: bool = False) -> bool:
             texts, form = self.computed, self._form
             limited = form.most and not ignore_end
             begun = form.opening + "".join(texts)
+            complete = False
+
+            def on_token(text: str) -> bool:
+                nonlocal complete
+                reply = form.opening + "".join(self.computed)
+                complete = not ignore_end and form.is_complete(reply, text)
+                if complete:
+                    return True
+                self.add(text)
+                return not wanted()
+
             grammar = form.grammar(begun if texts else "") if limited else None
             # Another seed, because the numbers of the first run have chosen the tokens so far.
             sampling = self._request.sampling
@@ -167,7 +174,7 @@ class ChatReply(Speculation[str]):
                     ignore_end=ignore_end,
                     grammar=self._request.grammar if grammar is None else grammar,
                 )
-                ended = self._chat.run(request, on_prefilled, on_token)
+                ended = self._chat.run(request, on_prefilled, on_token) or complete
             finally:
                 work.ended = time.monotonic()
             work.complete = work.complete or ended
