@@ -45,8 +45,8 @@ IDLE_SECONDS = 300.0
 """Time without a word of either side after which a session is closed."""
 
 DRAIN_SECONDS = 5.0
-"""Maximum time for an answer in progress after a request to stop, which ends in 10 s. On a busy
-machine the system takes two or three seconds to free the memory."""
+"""Maximum time for an answer in progress after a request to stop. The system then takes two or three
+seconds, on a busy machine more, to free the memory, and a service is given ten."""
 
 NORMAL, GOING_AWAY, TOO_SLOW, INTERNAL_ERROR, TRY_AGAIN = 1000, 1001, 1008, 1011, 1013
 """Close codes of RFC 6455 and its registry. 1008 is for a violation without a code of its own."""
