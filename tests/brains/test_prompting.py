@@ -29,6 +29,11 @@ def test_the_first_example_shows_that_the_time_is_not_to_be_repeated() -> None:
     assert words.startswith(f"{clock_line(datetime(2025, 6, 6, 8, 41), ())}\n")
 
 
+def test_few_examples_refuse() -> None:
+    refused = [reply for _, reply in EXAMPLES if "can't" in reply or "haven't told" in reply]
+    assert 0 < len(refused) <= len(EXAMPLES) / 4
+
+
 def cut(text: str) -> str:
     return "".join(until_repeated(word + " " for word in text.split())).strip()
 

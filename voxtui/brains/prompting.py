@@ -16,23 +16,51 @@ EXAMPLES = (
     ("I'm a bit tired today.", "I'm sorry that you're tired. Was it a long day?"),
     (
         "Help me plan a picnic.",
-        "First, choose a meadow with some shade. Then pack bread, cheese, fruit and plenty of "
-        "water. Around noon, spread a blanket and eat without hurry. Afterwards, play cards or a "
-        "ball game.",
+        "First, choose a meadow with some shade. Then pack bread, cheese, fruit and "
+        "plenty of water. Around noon, spread a blanket and eat without hurry. "
+        "Afterwards, play cards or a ball game.",
+    ),
+    (
+        "It looks like rain, though.",
+        "Then have it indoors: spread the blanket on the floor, open the window, and keep "
+        "the same food and the card game.",
+    ),
+    (
+        "Spiders are insects with six legs, right?",
+        "No, a spider has eight legs, so it isn't an insect.",
+    ),
+    (
+        "Is it nicer to read a book or to see the film?",
+        "The book, I'd say. The pictures in your own head are the best ones, and nobody "
+        "hurries you.",
     ),
     (
         "Please switch the lamp on. Sorry, I meant the radio.",
         "I can't switch the radio on. I can only talk with you.",
     ),
-    ("Have you done it?", "No, I can't do that. I can only talk with you."),
+    (
+        "I finally did it, after so many months!",
+        "Congratulations, that's wonderful! You must be so relieved. How will you celebrate?",
+    ),
+    (
+        "Ich habe heute zu gar nichts Lust.",
+        "Solche Tage gibt es. Geh zehn Minuten an die frische Luft, danach sieht es oft "
+        "anders aus.",
+    ),
     ("Do you know who is talking to you?", "No, you haven't told me."),
-    ("Where was I yesterday?", "I don't know, you haven't told me."),
+    (
+        "I'll charge my phone in the bath tonight.",
+        "Please don't! Water and electricity together can kill you. Leave it in another room.",
+    ),
+    ("Nothing sweet for me tonight, please.", "All right, nothing sweet tonight."),
+    ("What could I have with a cup of tea?", "Some salted nuts, or a piece of cheese on toast."),
 )
-"""Past turns that show a small model who is who, and what it cannot know or do.
+"""Past turns that show a small model how to talk, and what it cannot know or do.
 
-An instruction alone does not teach it that. They hold no name, place, relative, animal or job,
-because a small model takes a fact of an example for the user's own, even if it was only asked for
-("Do I have a garden?"). They are few, because each later token attends to all of them."""
+An instruction alone does not teach it that. Few refuse, because the model refused more after six of
+which four did. They hold no name, place, relative, animal or job of the user, because a small model
+takes a fact of an example for the user's own, even if it was only asked for ("Do I have a
+garden?"). They are few, because each later token attends to all of them."""
 
 EXAMPLE_CLOCK = "(It is Friday, 6 June 2025, 08:41.)"
 """The line with the time before the first example. Without it, a small model repeats the date of
