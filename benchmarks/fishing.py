@@ -2,10 +2,10 @@
 
     python -m benchmarks.fishing [--set NAME] [--model NAME] [--only FORM] [--json OUT]
 
-Each question of tests/data/answers/NAME.toml (`fishing`, or `fishing_fresh`, by a stranger)
-is asked in four forms: in the terminal, and by a client of the server that sent no system message,
-its own short one, or its own and nothing else about who is who; ten with a system message that
-tells the answer. Greedy, so a run can be repeated.
+Each question of tests/data/answers/NAME.toml (`fishing`, or a stranger's `fishing_fresh` or
+`fishing_fresh_b`) is asked in four forms: in the terminal, and by a client of the server that sent
+no system message, its own short one, or its own and nothing else about who is who; ten with a
+system message that tells the answer. Greedy, so a run can be repeated.
 A leak is a word of the prompt's examples that neither the question nor an ordinary answer has. A
 claim is an answer that does not say that it does not know.
 """
@@ -106,13 +106,15 @@ def told(brain: Brain, form: str, questions: dict[str, Any]) -> Iterator[Answere
     for turn in questions["told"]:
         says, asks, needs = turn.values() if "asks" in turn else turn
         options = FORMS[form]
-        first = _reply(brain, (), says, options)
-        past = PastTurn(says, says, (Token(first),), clock=options.clock)
-        later = options.with_clock("(13:05)") if options.clock else options
-        reply = _reply(brain, (past,), asks, later)
+        past: tuple[PastTurn, ...] = ()
+        for words in [says] if isinstance(says, str) else says:
+            first = _reply(brain, past, words, options)
+            past = (*past, PastTurn(words, words, (Token(first),), clock=options.clock))
+            options = options.with_clock("(13:05)") if options.clock else options
+        reply = _reply(brain, past, asks, options)
         right = bool(re.search(needs, reply, re.IGNORECASE))
-        both = f"{says} {asks}"
-        yield Answered(form, both, reply, leaks(reply, both), right, True)
+        whole = " ".join((*(turn.user_text for turn in past), asks))
+        yield Answered(form, whole, reply, leaks(reply, whole), right, True)
 
 
 def instructed(brain: Brain, questions: dict[str, Any]) -> Iterator[Answered]:
@@ -139,7 +141,9 @@ def build(model: str) -> EmbeddedBrain:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--set", choices=("fishing", "fishing_fresh"), default="fishing")
+    parser.add_argument(
+        "--set", choices=("fishing", "fishing_fresh", "fishing_fresh_b"), default="fishing"
+    )
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
     parser.add_argument("--only", choices=(*FORMS, INSTRUCTED))
     parser.add_argument("--json", type=Path)

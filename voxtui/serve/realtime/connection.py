@@ -45,8 +45,8 @@ IDLE_SECONDS = 300.0
 """Time without a word of either side after which a session is closed."""
 
 DRAIN_SECONDS = 5.0
-"""Maximum time for an answer in progress after a request to stop. The system then takes two or three
-seconds, on a busy machine more, to free the memory, and a service is given ten."""
+"""Maximum time for an answer in progress after a request to stop. The system then takes two or
+three seconds, on a busy machine more, to free the memory; a service has ten seconds in all."""
 
 NORMAL, GOING_AWAY, TOO_SLOW, INTERNAL_ERROR, TRY_AGAIN = 1000, 1001, 1008, 1011, 1013
 """Close codes of RFC 6455 and its registry. 1008 is for a violation without a code of its own."""
