@@ -13,6 +13,7 @@ from voxtui.brains.reply_form import (
     SPEAKABLE,
     UNTOLD,
     ReplyForm,
+    danger_form,
     is_untold,
     repeated_subject,
     reply_form,
@@ -124,6 +125,8 @@ def test_a_reply_is_complete_before_one_sentence_too_many(
 ANSWERS = Path(__file__).parents[1] / "data" / "answers"
 FISHING = tomllib.loads((ANSWERS / "fishing.toml").read_text(encoding="utf-8"))
 ABOUT_USER = tomllib.loads((ANSWERS / "about_user.toml").read_text(encoding="utf-8"))
+
+DANGERS = tomllib.loads((ANSWERS / "dangers.toml").read_text(encoding="utf-8"))
 
 CHARACTER = "You are Bruno, the assistant of a hotel in Vienna. Answer in one sentence."
 
@@ -265,3 +268,26 @@ def test_the_answer_to_a_question_of_knowledge_begins_with_its_subject_or_by_no_
 def _row(line: str) -> tuple[str, str]:
     words, _, allowed = line.partition("\t")
     return words, allowed
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "wrong"), [("first", 44, 0), ("second", 59, 0), ("unseen", 38, 1)]
+)
+def test_dangers_get_a_fixed_answer_and_other_words_none(name: str, taken: int, wrong: int) -> None:
+    assert sum(map(bool, map(danger_form, DANGERS[name]["dangers"]))) >= taken
+    assert sum(map(bool, map(danger_form, DANGERS[name]["harmless"]))) <= wrong
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("Sometimes I just want to die.", "I'm sorry that it is so hard."),
+        ("My dad's chest feels tight.", "This can be an emergency."),
+        ("Can I give my cat half an aspirin?", "That can be dangerous"),
+    ],
+)
+def test_the_fixed_answer_is_the_whole_reply(words: str, answer: str) -> None:
+    form = danger_form(words)
+    assert form is not None and form.opening.startswith(answer)
+    assert form.is_complete(form.opening, " More")
+    assert form.grammar().startswith("root ::= tail\n")

@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
@@ -122,7 +122,9 @@ class ReplyForm:
             rf"""end ::= [{_ENDS}]+ ["'”’)]*""",
         ]
         rests = [text[len(begun) :] for text in self.begins if text.startswith(begun)]
-        if between:  # the sentence may still go on, as in 3.5
+        if between and self.most and len(_SENTENCE.findall(begun)) >= self.most:
+            rules.insert(0, "root ::= tail")
+        elif between:  # the sentence may still go on, as in 3.5
             rules.insert(0, f"root ::= tail | {_INSIDE} more")
         elif rests and all(rests):
             alternatives = '" | "'.join(rests)
@@ -200,14 +202,14 @@ _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _TABLES = tomllib.loads(Path(__file__).with_name("reply_forms.toml").read_text(encoding="utf-8"))
 
 
-def _with_parts(text: str) -> str:
-    for name, part in _TABLES["parts"].items():
+def _with_parts(text: str, parts: dict[str, str]) -> str:
+    for name, part in parts.items():
         text = text.replace(f"{{{name}}}", part)
     return text
 
 
 def _pattern(*words: str) -> re.Pattern[str]:
-    return re.compile(_with_parts("|".join(words)))
+    return re.compile(_with_parts("|".join(words), _TABLES["parts"]))
 
 
 _WORDS = {
@@ -280,6 +282,29 @@ def with_correction(words: str, past: Past) -> str:
         if _has(_plain(then), "corrects") and _may_answer(_plain(first), _plain(words)):
             return f"(Before I said: {first} {then})\n{words}" if "?" in words else words
     return words
+
+
+_DANGERS = tomllib.loads(Path(__file__).with_name("dangers.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _dangers() -> tuple[tuple[ReplyForm, re.Pattern[str]], ...]:
+    """Return the fixed answers, each with the pattern of the words that it answers."""
+    return tuple(
+        (
+            ReplyForm(table["answer"], most=len(_SENTENCE.findall(table["answer"]))),
+            re.compile(_with_parts("|".join(table["words"]), _DANGERS["parts"])),
+        )
+        for table in (_DANGERS["despair"], _DANGERS["emergency"], _DANGERS["danger"])
+    )
+
+
+def danger_form(words: str) -> ReplyForm | None:
+    """Return the form of a fixed answer if a wrong one could hurt somebody, else None."""
+    plain = _plain(words)
+    if len(words) > LONGEST_REQUEST or re.search(_DANGERS["unless"], plain):
+        return None
+    return next((form for form, pattern in _dangers() if pattern.search(plain)), None)
 
 
 def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:

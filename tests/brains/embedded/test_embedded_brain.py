@@ -473,6 +473,14 @@ def test_a_reply_begins_with_its_opening_and_keeps_to_its_length(brain: Scripted
     assert brain.chat.prompts[-1].endswith(ASK)
 
 
+def test_a_danger_gets_a_fixed_answer_unless_a_client_instructs(brain: Scripted) -> None:
+    brain.chat.texts = (" Yes", ",", " do.")
+    said = "Can I take four more aspirins?"
+    reply = "".join(replied(brain.brain, said))
+    assert reply.startswith("That can be dangerous") and "Yes" not in reply
+    assert "".join(replied(brain.brain, said, ReplyOptions("Be a nurse."))).strip() == "Yes, do."
+
+
 def test_a_reply_ends_before_one_sentence_too_many(brain: Scripted) -> None:
     brain.chat.texts = ("One", ".", " Two", ".", " Three", ".", " Four", ".")
     assert "".join(replied(brain.brain, "Is it late?")) == "One. Two. Three."

@@ -187,7 +187,8 @@ class ChatReply(Speculation[str]):
             return self.call is not None
         prompt, most = self._request.prompt, self._request.max_tokens
         ended = run(prompt, most - len(self.computed))
-        missing = min(self._request.sampling.min_new_tokens, most) - len(self.computed)
+        written = len(self.computed) + bool(self._form.opening)
+        missing = min(self._request.sampling.min_new_tokens, most) - written
         if ended and missing > 0 and not self._request.json_schema:
             # once, though tokens may have no text
             ended = wanted() and run(prompt, missing, ignore_end=True)

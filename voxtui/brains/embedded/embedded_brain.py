@@ -33,6 +33,7 @@ from voxtui.brains.reply_form import (
     SPEAKABLE,
     UNTOLD,
     ReplyForm,
+    danger_form,
     is_untold,
     reply_form,
     with_correction,
@@ -351,8 +352,11 @@ class EmbeddedBrain:
         own = options.instruction
         if own is None:  # the user's own instruction stands without the examples
             own = "" if self._examples else self._instruction
-        if self._language == "en" and not options.json_schema and is_untold(words, past, own):
-            return UNTOLD
+        if self._language == "en" and not options.json_schema:
+            if options.instruction is None and (form := danger_form(words)):
+                return form
+            if is_untold(words, past, own):
+                return UNTOLD
         if not self._has_form(options):
             return FREE
         return reply_form(words, [turn.user_text for turn in past if not turn.attached])
