@@ -33,18 +33,6 @@ def test_only_a_conversation_in_another_script_may_be_answered_in_it() -> None:
     assert reply_form("Как дела?") == reply_form("And now?", ["Как дела?"]) == FREE
 
 
-def test_a_refusal_and_the_users_own_words_are_avoided() -> None:
-    avoided = set(reply_form("Bring me to the sea.").avoided)
-    assert {"I'm sorry, but", "Bring me"} <= avoided
-    assert "Is my" not in reply_form("Is my train late today?").avoided
-
-
-def test_what_was_told_may_be_said_as_if_of_the_assistant() -> None:
-    assert "My " in reply_form("What is my job?").avoided
-    assert "My " in reply_form("What is my job?", ["Who was Mozart?"]).avoided
-    assert "My " not in reply_form("What is my job?", ["I work as a baker."]).avoided
-
-
 @pytest.mark.parametrize(
     ("words", "opening"),
     [
@@ -75,24 +63,9 @@ def test_words_about_a_song_are_answered_in_prose(words: str) -> None:
     assert not reply_form(words).lines
 
 
-def test_what_is_told_is_not_pitied_unless_it_is_sad() -> None:
-    assert "I'm sorry" in reply_form("My aunt keeps bees in Leeds.").avoided
-
-
 def test_a_story_a_plan_and_steps_may_be_longer() -> None:
     for words in ("Tell me a story about a fox.", "Make a plan for Sunday.", "And step by step?"):
         assert reply_form(words).most > reply_form("Is it late?").most
-
-
-def test_a_beginning_that_another_begins_with_bans_both() -> None:
-    both = ReplyForm(avoided=("I'm ", "I'm sorry, but")).grammar()
-    assert both == ReplyForm(avoided=("I'm ",)).grammar()
-
-
-def test_a_reply_that_goes_on_later_may_not_complete_a_beginning_that_it_may_not_have() -> None:
-    form = ReplyForm(avoided=("I'm sorry, but", "Sure"))
-    assert '"b" begun1' in form.grammar("I'm sorry, ")
-    assert form.grammar("I'm glad").startswith("root ::= more")
 
 
 def test_the_rest_of_a_reply_goes_on_where_it_was() -> None:

@@ -1,7 +1,7 @@
-"""Limit how a reply begins and how long it is, by a grammar of llama.cpp.
+"""Decide how a reply begins, by a grammar of llama.cpp, and how long it is.
 
-No refusal may begin it. A question of knowledge is answered from its subject on, and one about the
-user that nobody has answered by "I don't know, you haven't told me".
+A question of knowledge is answered from its subject on, one about the user that nobody has answered
+by "I don't know, you haven't told me", and what could hurt somebody by a fixed text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 
 from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
@@ -46,60 +46,15 @@ _SENTENCE = re.compile(rf"[^\W\d_].*?[{_ENDS}]+[\"'”’)]*(?=\s|$)", re.DOTALL
 _INSIDE = """[0-9a-z,"'”’)]"""
 """What may follow a sign that does not end the sentence, as in 3.5 and e.g."""
 
-_UNHELPFUL = (
-    "Absolutely",
-    "As a language",
-    "As an AI",
-    "Certainly",
-    "Good job",
-    "Good work",
-    "Great job",
-    "I apologize",
-    "I can help",
-    "I can't assist",
-    "I cannot assist",
-    "I'd be happy",
-    "I'm sorry, I",
-    "I'm sorry, but",
-    "I'm unable",
-    "It is difficult to",
-    "It is hard to",
-    "It depends",
-    "It really depends",
-    "It's difficult to",
-    "It's hard to",
-    "Sorry, but",
-    "Sure",
-    "That depends",
-)
-"""Beginnings of refusals, of empty promises and of praise for asking, which are avoided."""
-
-_UNTOLD = ("I don't know, you", "I'm sorry, you", "You haven't told", "No, you haven't")
-"""Beginnings that are avoided unless a fact about the user was requested."""
-
-_UNABLE = ("I can't", "I cannot", "I can only", "I'm not able")
-"""Beginnings that are avoided if the words request nothing of the assistant."""
-
-_AS_USER = (
-    "My ",
-    "I dr",
-    *(f"I {letter}" for letter in "abcefgijklmnopqrsuvwxyz"),
-    *(f"I'm {letter}" for letter in "abcdefghijklmopqrtuvwxyz"),
-)
-"""Beginnings that are avoided for a question about the user, because they would be about the
-assistant. "I don't know" is allowed."""
-
 
 @dataclass(frozen=True, slots=True)
 class ReplyForm:
-    """The length of a reply, and its required or avoided beginnings."""
+    """The length of a reply, and its beginning."""
 
     opening: str = ""
     """its first words, without a space after them"""
     most: int = 3
     """the maximum number of sentences; 0 for any number"""
-    avoided: tuple[str, ...] = ()
-    """beginnings that it must not have, if it has no opening"""
     begins: tuple[str, ...] = ()
     """its beginning: one of these"""
     lines: int = 0
@@ -129,10 +84,10 @@ class ReplyForm:
         elif rests and all(rests):
             alternatives = '" | "'.join(rests)
             rules.insert(0, f'root ::= ("{alternatives}") more')
-        elif (rest := self._avoided_after(begun)) or not begun:
-            rules = [*_not_begun_by(rest, bool(begun)), *rules]
-        else:
+        elif begun:
             rules.insert(0, "root ::= more")
+        else:  # a reply begins with no sign that ends a sentence
+            rules.insert(0, f"root ::= [^{_UNSPEAKABLE} {_ENDS}] more")
         return "\n".join(rules)
 
     def is_complete(self, reply: str, text: str) -> bool:
@@ -146,35 +101,6 @@ class ReplyForm:
         more = self.most and text[:1].isspace() and _AT_END.search(reply)
         return bool(more) and len(_SENTENCE.findall(reply)) >= self.most
 
-    def _avoided_after(self, begun: str) -> tuple[str, ...]:
-        """Return the forbidden continuations of `begun`, or the forbidden beginnings without it."""
-        begun = begun.removeprefix(self.opening)
-        return tuple(text[len(begun) :] for text in self.avoided if text.startswith(begun))
-
-
-@lru_cache(16)
-def _not_begun_by(beginnings: tuple[str, ...], begun: bool) -> list[str]:
-    """Return the rules of texts with none of the `beginnings`: a tree of their characters."""
-    others = set(beginnings)
-    beginnings = tuple(
-        text
-        for text in beginnings
-        if not any(text[:length] in others for length in range(1, len(text)))
-    )
-    prefixes = sorted({text[:length] for text in beginnings for length in range(len(text))} | {""})
-    names = {
-        prefix: f"begun{number}" if number else "root" for number, prefix in enumerate(prefixes)
-    }
-    rules: list[str] = []
-    for prefix, name in names.items():
-        longer = [text for text in beginnings if text.startswith(prefix) and text != prefix]
-        letters = sorted({text[len(prefix)] for text in longer})
-        none = "" if prefix or begun else f" {_ENDS}"  # a reply begins with neither
-        forms = [f"[^{_UNSPEAKABLE}{none}{''.join(letters)}] more"]
-        forms += [f'"{char}" {names[prefix + char]}' for char in letters if prefix + char in names]
-        rules.append(f"{name} ::= {' | '.join(forms)}")
-    return rules
-
 
 FREE = ReplyForm(most=0)
 
@@ -186,18 +112,6 @@ UNTOLD = ReplyForm(most=2, begins=("I don't know, you haven't told me", "You hav
 """The form for a fact about the user that nobody has told. A small model invents one, mostly if a
 client's own instruction replaces our examples. After "I don't know" alone it said "how tall I am".
 """
-
-_MIRRORED = {
-    "i": "you",
-    "i'm": "you're",
-    "my": "your",
-    "our": "your",
-    "we": "you",
-    "me": "you",
-    "mine": "yours",
-}
-_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
-
 
 _TABLES = tomllib.loads(Path(__file__).with_name("reply_forms.toml").read_text(encoding="utf-8"))
 
@@ -321,33 +235,11 @@ def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
         return ReplyForm("Once upon a time", most=6)
     if "?" not in words and _has(_plain(words), "sad"):
         return ReplyForm("I'm sorry to hear that")
-    return ReplyForm(most=6 if _has(_plain(words), "long") else 3, avoided=_avoided(words, past))
+    return ReplyForm(most=6 if _has(_plain(words), "long") else 3)
 
 
 def _has(plain: str, words: str) -> bool:
     return bool(_WORDS[words].search(plain))
-
-
-def _avoided(words: str, past: Sequence[str]) -> tuple[str, ...]:
-    """Return the beginnings that the reply to `words` must not have.
-
-    A fact that the user told may be repeated, such as "I live in Oslo.", which is better than no
-    answer.
-    """
-    plain = _plain(words)
-    mine, yours = _has(plain, "mine"), _has(plain, "yours")
-    avoided = [*_UNHELPFUL, *_parroted(words)]
-    tells = "?" not in words and _has(plain, "statement")
-    if tells or not mine:
-        avoided += _UNTOLD
-    if tells:  # nothing sad, or it would have had its opening
-        avoided += ("I'm sorry",)
-    if not yours and ("?" in words or _has(plain, "statement")):
-        avoided += _UNABLE
-    is_known = any(_has(_plain(before), "mine") for before in past)
-    if mine and not yours and _has(plain, "about_user"):
-        avoided += ("I'm a",) if is_known else _AS_USER
-    return tuple(avoided)
 
 
 def _plain(words: str) -> str:
@@ -369,12 +261,3 @@ def repeated_subject(words: str) -> str:
 
 _CONTRACTED = re.compile(r"^(what|who|where|how)'s\b", re.IGNORECASE)
 _QUESTIONS = [(_pattern(words), begins) for words, begins in _TABLES["questions"]["rows"]]
-
-
-def _parroted(words: str) -> tuple[str, ...]:
-    """Return the beginnings of a reply that would only repeat a statement of the user."""
-    first = words.replace("’", "'").split(maxsplit=3)
-    if "?" in words or len(first) < 4 or not all(map(_WORD.fullmatch, first[:2])):
-        return ()
-    mirrored = " ".join(_MIRRORED.get(word.lower(), word) for word in first[:2])
-    return " ".join(first[:2]), mirrored[0].upper() + mirrored[1:]
