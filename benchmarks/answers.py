@@ -1,10 +1,10 @@
 """Judge the embedded brain's answers in small conversations and to questions of knowledge.
 
-    python -m benchmarks.answers [--set build|judge] [--part PART] [--model NAME] [--json OUT]
+    python -m benchmarks.answers [--set build|judge|facts] [--part PART] [--model NAME] [--json OUT]
 
 Each turn is typed and has the earlier turns of its conversation as history, like in the product.
 Patterns decide (tests/data/answers), at temperature 0, so a run can be repeated. `build` is for
-work on the prompts, `judge` only for the verdict before and after.
+work on the prompts, `judge` only for the verdict before and after; `facts` are a stranger's.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _row(name: str, judged: Sequence[Judged]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--set", choices=("build", "judge"), default="build")
+    parser.add_argument("--set", choices=("build", "judge", "facts"), default="build")
     parser.add_argument("--part", choices=("all", "conversations", KNOWLEDGE), default="all")
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
     parser.add_argument("--json", type=Path)

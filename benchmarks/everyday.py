@@ -9,7 +9,8 @@
 benchmarks/everyday_check.toml, a small set for before and after such work;
 benchmarks/everyday_follow.toml, about what was told in earlier turns;
 benchmarks/everyday_broad.toml, whose first half chooses between versions of the prompt; or
-benchmarks/everyday_fresh.toml and everyday_fresh_b.toml, strangers' of 26 and 27 November.
+benchmarks/everyday_fresh.toml, everyday_fresh_b.toml and everyday_fresh_c.toml, strangers' of 26
+and 27 November.
 `sheet` prints both versions of each conversation as A and B, in an order that KEY.json alone knows.
 A reader writes a line for each turn, such as "17 A", "18 AB" or "19 -": which were acceptable.
 `count` says how many were accepted of each version, by kind and by reader.
@@ -41,6 +42,7 @@ SETS = {
     "broad": Path(__file__).with_name("everyday_broad.toml"),
     "fresh": Path(__file__).with_name("everyday_fresh.toml"),
     "fresh_b": Path(__file__).with_name("everyday_fresh_b.toml"),
+    "fresh_c": Path(__file__).with_name("everyday_fresh_c.toml"),
 }
 
 

@@ -2,10 +2,10 @@
 
     python -m benchmarks.fishing [--set NAME] [--model NAME] [--only FORM] [--json OUT]
 
-Each question of tests/data/answers/NAME.toml (`fishing`, or a stranger's `fishing_fresh` or
-`fishing_fresh_b`) is asked in four forms: in the terminal, and by a client of the server that sent
-no system message, its own short one, or its own and nothing else about who is who; ten with a
-system message that tells the answer. Greedy, so a run can be repeated.
+Each question of tests/data/answers/NAME.toml (`fishing`, or a stranger's `fishing_fresh`,
+`fishing_fresh_b` or `fishing_fresh_c`) is asked in four forms: in the terminal, and by a client of
+the server that sent no system message, its own short one, or its own and nothing else about who is
+who; ten with a system message that tells the answer. Greedy, so a run can be repeated.
 A leak is a word of the prompt's examples that neither the question nor an ordinary answer has. A
 claim is an answer that does not say that it does not know.
 """
@@ -142,7 +142,9 @@ def build(model: str) -> EmbeddedBrain:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
-        "--set", choices=("fishing", "fishing_fresh", "fishing_fresh_b"), default="fishing"
+        "--set",
+        choices=("fishing", *(f"fishing_fresh{name}" for name in ("", "_b", "_c"))),
+        default="fishing",
     )
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
     parser.add_argument("--only", choices=(*FORMS, INSTRUCTED))
