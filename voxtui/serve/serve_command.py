@@ -44,10 +44,7 @@ def run(
     config: Config,
     load: Callable[[Config, Callable[[str], object]], AbstractContextManager[Pool]] | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. Raises VoxtuiError.
-
-    `load` makes the sets of models; None loads those of `config`.
-    """
+    """Serve until SIGINT or SIGTERM. `load` replaces our own loading. Raises VoxtuiError."""
     try:
         import uvicorn
 

@@ -30,8 +30,7 @@ QUEUE_SECONDS = 300.0
 """Maximum wait of a request, because a conversation may hold a set for an hour."""
 
 MOST_REQUESTS = 64
-"""Maximum requests at once, including waiting and uploading ones. One client may have half of them.
-"""
+"""Maximum requests at once, also waiting and uploading. One client may have half of them."""
 
 LONGEST_RETRY_SECONDS = 60
 

@@ -9,8 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PREFIX = "voxtui-"
-"""Prefix of the names, before the process id by which folders of killed processes are recognised.
-"""
+"""Prefix of the names. The process id follows, which tells the folders of killed processes."""
 
 _in_use = set[Path]()
 
