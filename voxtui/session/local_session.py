@@ -286,9 +286,7 @@ class LocalSession(UserSession):
             return
         file = notes_file(tools.notes_file)
         try:
-            text = read_file(file, NOTES_BYTES).decode(errors="replace")
-        except FileNotFoundError:
-            return
+            text = read_file(file, NOTES_BYTES, missing=b"").decode(errors="replace")
         except OSError as error:
             self._notify(f"{file}: cannot be read: {error.strerror}.")
             return
