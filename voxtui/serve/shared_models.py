@@ -187,7 +187,7 @@ def warm_pool(config: Config, notify: Callable[[str], object]) -> Generator[Pool
         for _ in range(config.serve.sessions):
             recognise, brain = _brain(config, notify, stack)
             voice = None
-            if loaders := build_voice(config, notify):
+            if loaders := build_voice(config):
                 voice = loaders.load(lambda part: part.warm_up(lambda step, fraction: None)).part
                 stack.callback(voice.close)
             detectors = build_detector(config), build_detector(config)
