@@ -31,8 +31,7 @@ from voxtui.settings.schema import (
 ENVIRONMENT = "VOXTUI_"
 
 PROJECT_FILE = Path("voxtui.toml")
-"""The config file of the current directory. It may set the keys that the schema marks with PROJECT.
-"""
+"""The config file of the current directory, for keys that the schema marks with PROJECT."""
 
 RETIRED_VALUES = {"brain.voxtral.fast": {"auto": True, "off": False}}
 """Values of voxtui 0.1.0, and their present equivalents."""
@@ -326,7 +325,10 @@ def _assemble(settings: Mapping[str, Setting]) -> Config:
 def _in_force(config: Config, settings: Mapping[str, Setting]) -> Iterator[Setting]:
     brain = config.brain.name if config.brain.name in TARGETS else DEFAULT_BRAIN
     defaults = {
-        "generation": (config.generation.sampling(), f"preset {config.generation.preset}"),
+        "generation": (
+            config.generation.sampling(brain),
+            f"preset {config.generation.preset} of the {brain} brain",
+        ),
         "history": (
             HistoryConfig(max_tokens=config.history.tokens(brain)),
             f"default of the {brain} brain",
