@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -139,20 +139,26 @@ def is_untold(words: str, past: Past, instruction: str = "") -> bool:
     said something that has to do with it, if a text is attached, or if the instruction is about
     somebody or shares a word with the question.
     """
-    parts = [_plain(part) for part in re.split("[.,;:!?]+(?: +|$)", words.lower()) if part]
-    asked = [found["question"] for part in parts if (found := _asked(part))]
-    others = [part for part in parts if not _asked(part)]
-    question = asked[-1] if asked else ""
-    topics = [found["topic"] for part in others if (found := _WORDS["topic"].match(part))]
+    parts = [_plain(part) for part in re.split("[.,;:!?]+(?: +|$)", words.lower())]
+    parts = [part for part in parts if not _has(part, "aside")]
+    asked = {part: found["question"] for part in parts if (found := _asked(part))}
+    if not asked:
+        return False
+    last = parts.index([*asked][-1])
+    topics = [part for part in parts[max(last - 1, 0) : last + 2] if part not in asked]
+    topics = [part for part in topics if _has(part, "topic")]
+    others = [part for part in parts if part not in asked and part not in topics]
+    question = asked[parts[last]]
     if _has(question, "back"):
         said = [*(_plain(turn.user_text) for turn in past[-1:]), *others]
         if _has(question, "their") and said and _has(said[-1], "denied"):
             return True
-        question = " ".join((*asked, *topics))
+        about = (_WORDS["topic"].sub(r"\g<topic>", topic) for topic in topics)
+        question = " ".join((*asked.values(), *about))
     of_user = _has(question, "we") or _has(_WORDS["anybody"].sub("", question), "first")
     if not of_user or _has(question, "advice"):
         return False
-    nothing = ("mentions", "topic", *(() if _has(question, "exists") else ("denied",)))
+    nothing = ("mentions", *(() if _has(question, "exists") else ("denied",)))
     others = [part for part in others if not any(_has(part, words) for words in nothing)]
     if any(_has(other, "frames") or _has(other, "of_user") for other in others):
         return False
@@ -220,23 +226,27 @@ _DANGERS = tomllib.loads(Path(__file__).with_name("dangers.toml").read_text(enco
 
 
 @cache
-def _dangers() -> tuple[tuple[ReplyForm, re.Pattern[str]], ...]:
-    """Return the fixed answers, each with the pattern of the words that it answers."""
-    return tuple(
-        (
-            ReplyForm(table["answer"], most=len(_SENTENCE.findall(table["answer"]))),
-            re.compile(_with_parts("|".join(table["words"]), _DANGERS["parts"])),
-        )
-        for table in (_DANGERS["despair"], _DANGERS["emergency"], _DANGERS["danger"])
-    )
+def _search(words: str) -> Callable[[str], re.Match[str] | None]:
+    return re.compile(rf" (?:{_with_parts(words, _DANGERS['parts'])})\b").search
 
 
-def danger_form(words: str) -> ReplyForm | None:
+def danger_form(words: str, past: Past = ()) -> ReplyForm | None:
     """Return the form of a fixed answer if a wrong one could hurt somebody, else None."""
-    plain = _plain(words)
-    if len(words) > LONGEST_REQUEST or re.search(_DANGERS["unless"], plain):
+    if len(words) > LONGEST_REQUEST:
         return None
-    return next((form for form, pattern in _dangers() if pattern.search(plain)), None)
+    plain = f" {_plain(words)}".replace("-", " ")
+    follows = past and _search(_DANGERS["follows"])(plain)
+    if follows and not danger_form(said := past[-1].user_text):  # "And with bleach?"
+        plain = f" {_plain(said)}{plain}"
+
+    def has(one: str) -> re.Match[str] | None:
+        return _search(one)(plain)
+
+    for table in (_DANGERS["despair"], _DANGERS["emergency"], _DANGERS["danger"]):
+        may = "needs" not in table or has(table["needs"])
+        if may and any(all(map(has, row)) for row in table["rows"]) and not has(table["unless"]):
+            return ReplyForm(table["answer"], most=len(_SENTENCE.findall(table["answer"])))
+    return None
 
 
 def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:
