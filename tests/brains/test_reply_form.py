@@ -139,6 +139,8 @@ def test_what_was_told_of_others_tells_nothing_of_the_one_who_is_asked_about() -
     assert is_untold("What is my doctor called?", turns(asked, "Tell me a joke."))
     assert not is_untold("What is my doctor called?", turns(asked, "It's Patel."))
     assert not is_untold("What is my sister called?", turns("I wonder if my sister Eva comes."))
+    assert not is_untold("Where did I park?", turns("Where did I park?", "In the garage, I think."))
+    assert not is_untold("What car did I buy?", turns("I bought a Ford yesterday."))
     assert not is_untold("What is my PIN?", turns("I'd like you to remember my PIN is 4711."))
 
 
