@@ -303,7 +303,7 @@ class ServeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _COMMAND_KEY = re.compile(r"ctrl\+[abd-gk-y]|f[1-9]|f1[0-2]")
-"""Matches a command's key: not ctrl+c, h, i, j, m or z, which copy, erase, complete, or suspend"""
+"""Matches a command's key: not ctrl+c, h, i, j, m or z, which copy, erase, complete, or suspend."""
 
 
 class KeysConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
