@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 import click
+from rich.console import Console
 
 from voxtui.audio.micro_wake_word import MicroWakeWord, has_model, is_installed
 from voxtui.audio.portaudio import Probe, find, probe
@@ -31,7 +32,7 @@ from voxtui.models import cuda, installed
 from voxtui.models.catalogue import SMALL_KOKORO, WHISPER, models_directory
 from voxtui.settings.schema import LANGUAGES, AudioConfig, Config
 from voxtui.skills.rules.spoken import spoken_list
-from voxtui.terminal.capabilities import can_show_screen, colours, reports_key_release
+from voxtui.terminal.capabilities import can_show_screen, reports_key_release
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.voices.espeak import VOICES, find_program
 from voxtui.voices.kokoro import check_installed
@@ -332,8 +333,8 @@ def _terminal() -> Iterator[Finding]:
         yield Finding(
             "note", "terminal: none that can show the screen", "voxtui --plain needs none."
         )
-    count = colours()
-    yield Finding("ok", f"colours: {'16 million' if count == 1 << 24 else count}")
+    colours = {None: "2", "standard": "16", "256": "256", "truecolor": "16 million"}
+    yield Finding("ok", f"colours: {colours[Console(force_terminal=True).color_system]}")
     releases = reports_key_release()
     if releases:
         yield Finding("ok", "talk key: this terminal reports its release, so hold it to talk")
