@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import re
 import shutil
 import sys
 import threading
@@ -32,6 +31,7 @@ from voxtui.models.catalogue import SMALL_KOKORO, WHISPER, models_directory
 from voxtui.settings.schema import LANGUAGES, AudioConfig, Config
 from voxtui.terminal.capabilities import can_show_screen, colours, reports_key_release
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
+from voxtui.tools.machine import free_memory
 from voxtui.voices.espeak import VOICES, find_program
 from voxtui.voices.kokoro import check_installed
 from voxtui.wiring import build_microphone, check_voice
@@ -274,9 +274,8 @@ def _memory_amounts() -> Iterator[tuple[str, float]]:
         yield "in all", whole / 1e9
         if limit is not None and limit < whole:
             yield "allowed to this container or control group", limit / 1e9
-    with suppress(OSError):
-        if kilobytes := re.search(r"MemAvailable: +(\d+)", Path("/proc/meminfo").read_text()):
-            yield "free", int(kilobytes[1]) * 1024 / 1e9
+    if (free := free_memory()) is not None:
+        yield "free", free / 1e9
 
 
 def control_group_limit(groups: Path, mount: Path) -> int | None:

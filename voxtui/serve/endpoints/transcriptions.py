@@ -229,7 +229,7 @@ class Upload:
         self._began_at = self._uploaded_at = time.monotonic()
         self.most_seconds = config.max_audio_minutes * 60
         self._spool = spool
-        self._most_bytes = config.max_upload_mb * 2**20
+        self._most_bytes = config.max_upload_mb * 10**6
         self._start: bytes | None = b""
         """the bytes so far, or None once they are known to hold such a header or none"""
         self._pcm: tuple[int, int | None] | None = None
@@ -262,9 +262,9 @@ class Upload:
         elif self._bytes > self._most_bytes:
             raise HttpError(
                 413,
-                f"The file has more than {self._most_bytes // 2**20} MB "
-                f"({self._bytes // 2**20} MB so far). serve.max_upload_mb sets the limit; a WAV of "
-                "16-bit mono PCM at 16 kHz may be larger.",
+                f"The file has more than {self._most_bytes // 10**6} MB "
+                f"({self._bytes / 1e6:.1f} MB so far). serve.max_upload_mb sets the limit; a WAV "
+                "of 16-bit mono PCM at 16 kHz may be larger.",
                 param="file",
             )  # fmt: skip
 
