@@ -519,7 +519,7 @@ def make_factories(**given: Any) -> Any:
         "microphone": lambda config: FakeMicrophone(),
         "speaker": lambda config: FakeSpeaker(),
         "brain": lambda config, notify: ScriptedBrain(),
-        "voice": lambda config, notify: None if config.voice.engine == "none" else BeepVoice(),
+        "voice": lambda config: None if config.voice.engine == "none" else BeepVoice(),
         "reload": lambda config, notify, may_download: ReplaceComponents(
             config, brain=ScriptedBrain(), voice=BeepVoice()
         ),

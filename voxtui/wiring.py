@@ -146,7 +146,7 @@ def build_engine(
     models = Models(
         build_detector(config),
         build_brain(config, notify, may_download),
-        build_voice(config, notify),
+        build_voice(config),
         build_detector(config) if _may_overhear(config) else None,
         name_detector=build_name_detector(config),
     )
@@ -216,9 +216,7 @@ def build_brain(
     return chosen if config.brain.name == "auto" else chosen.with_first_made()
 
 
-def build_voice(
-    config: Config, notify: Notify, may_download: bool = False
-) -> Fallbacks[Voice] | None:
+def build_voice(config: Config, may_download: bool = False) -> Fallbacks[Voice] | None:
     """Return the makers of the voice, best first, or None for none; a named one is made now."""
     embedded = partial(_hibari, config, may_download)
     on_gpu, small = partial(_kokoro_on_gpu, config), partial(_small_kokoro, config)
@@ -310,7 +308,7 @@ def _kokoro_on_gpu(config: Config) -> Voice:
 
 
 def check_voice(config: Config) -> None:
-    if voice := build_voice(config, lambda sentence: None):
+    if voice := build_voice(config):
         voice.make().close()
 
 
@@ -447,15 +445,15 @@ class LocalFactories:
     def brain(self, config: Config, notify: Notify) -> Fallbacks[Brain]:
         return build_brain(config, notify, frozenset({VOXTRAL}))
 
-    def voice(self, config: Config, notify: Notify) -> Fallbacks[Voice] | None:
-        return build_voice(config, notify, may_download=True)
+    def voice(self, config: Config) -> Fallbacks[Voice] | None:
+        return build_voice(config, may_download=True)
 
     def reload(self, config: Config, notify: Notify, download_chat: bool) -> ReplaceComponents:
         from voxtui.dialogue.engine_commands import ReplaceComponents
 
         may_download = frozenset({VOXTRAL, CHAT} if download_chat else {VOXTRAL})
         brain = build_brain(config, notify, may_download)
-        return ReplaceComponents(config, brain=brain, voice=build_voice(config, notify) or "none")
+        return ReplaceComponents(config, brain=brain, voice=build_voice(config) or "none")
 
     def devices(self) -> Sequence[portaudio.Device]:
         return portaudio.choices(portaudio.list_devices())

@@ -99,6 +99,7 @@ ANSWERS = Path(__file__).parents[1] / "data" / "answers"
 FISHING = tomllib.loads((ANSWERS / "fishing.toml").read_text(encoding="utf-8"))
 ABOUT_USER = tomllib.loads((ANSWERS / "about_user.toml").read_text(encoding="utf-8"))
 
+FRESH = tomllib.loads((ANSWERS / "fishing_fresh_b.toml").read_text(encoding="utf-8"))
 DANGERS = tomllib.loads((ANSWERS / "dangers.toml").read_text(encoding="utf-8"))
 
 CHARACTER = "You are Bruno, the assistant of a hotel in Vienna. Answer in one sentence."
@@ -133,6 +134,25 @@ def test_what_was_told_of_others_tells_nothing_of_the_one_who_is_asked_about() -
     assert is_untold("Where does my sister live?", turns("I live in Bonn."))
     assert not is_untold("What is my wife's name?", turns("I'm engaged to Helena."))
     assert not is_untold("What is my dog called?", turns("I have a labrador, Rex."))
+    asked = "I need the name of my doctor."
+    assert is_untold("What is my doctor called?", turns(asked))
+    assert is_untold("What is my doctor called?", turns(asked, "Tell me a joke."))
+    assert not is_untold("What is my doctor called?", turns(asked, "It's Patel."))
+
+
+@pytest.mark.parametrize(
+    ("told", "asks", "untold"),
+    [
+        ("I have no brother.", "What is his name?", True),
+        ("I have no brother.", "What is my brother called?", True),
+        ("I'm not married.", "What is my wife's name?", True),
+        ("I have no brother.", "Do I have a brother?", False),
+        ("I have no brother but my sister is called Eva.", "What is my sister called?", False),
+        ("I have no car.", "Is it far to Berlin?", False),
+    ],
+)
+def test_whom_the_user_does_not_have_has_no_name(told: str, asks: str, untold: bool) -> None:
+    assert is_untold(asks, turns(told)) is untold
 
 
 def test_what_cannot_be_searched_may_have_told_it() -> None:
@@ -157,6 +177,18 @@ def test_what_cannot_be_searched_may_have_told_it() -> None:
         "How many rooms does my flat have?",
         "What's in my fridge?",
         "Come on, you know it: when's my appointment?",
+        "What colour did we paint the kids' bedroom?",
+        "Where are we going on holiday?",
+        "Who's picking us up?",
+        "My flight tomorrow, what time does it leave?",
+        "The bloke I share an office with, where's he from?",
+        "I can't remember where I put my wallet. Where is it?",
+        "I need the name of my doctor.",
+        "I've forgotten what street my grandma grew up on.",
+        "Any idea what our landlord is called?",
+        "Was it me who left the window open?",
+        "Isn't my exam on Friday?",
+        "I have no brother. What is his name?",
     ],
 )
 def test_more_facts_that_nobody_told_are_unknown(words: str) -> None:
@@ -164,18 +196,27 @@ def test_more_facts_that_nobody_told_are_unknown(words: str) -> None:
 
 
 def test_most_questions_of_lists_that_the_patterns_were_not_made_for_are_unknown() -> None:
-    unknown, elsewhere = ABOUT_USER["unknown"], (*ABOUT_USER["elsewhere"], *ABOUT_USER["risky"])
-    assert sum(is_untold(words, ()) for words in FISHING["unseen"]) >= 36
-    assert sum(is_untold(words, ()) for words in unknown) >= 90
+    elsewhere = (*ABOUT_USER["elsewhere"], *ABOUT_USER["risky"], *FRESH["known_otherwise"])
+    for words, least in (
+        (FISHING["unseen"], 36),
+        (ABOUT_USER["unknown"], 94),
+        (ABOUT_USER["unknown_later"], 130),
+        (FRESH["unknown"], 48),
+    ):
+        assert sum(is_untold(one, ()) for one in words) >= least
     assert not [
         words for words in (*FISHING["unseen_elsewhere"], *elsewhere) if is_untold(words, ())
     ]
+    assert sum(is_untold(words, ()) for words in ABOUT_USER["elsewhere_later"]) <= 13
 
 
 def test_what_was_told_is_found_by_the_words_that_it_shares_with_the_question() -> None:
     rows = ABOUT_USER["told"]
     assert not [asks for says, asks, _ in rows if is_untold(asks, turns(says, "Who was Mozart?"))]
     assert sum(is_untold(asks, turns(other)) for _, asks, other in rows) >= 38
+    for says, asks, _ in (*ABOUT_USER["told_later"], *FRESH["told"]):
+        assert not is_untold(asks, turns(*says))
+    assert sum(is_untold(asks, ()) for _, asks, _ in ABOUT_USER["told_later"]) >= 38
     for says, corrects, between, asks, *_ in ABOUT_USER["corrections"]:
         assert not is_untold(asks, turns(*filter(None, (says, corrects, between))))
 
@@ -200,6 +241,16 @@ def test_a_question_about_what_was_corrected_stands_after_the_correction() -> No
         "Who can fix my bike?",
         "Does my dog dream?",
         "What do I wear to work?",
+        "How did we get to the moon?",
+        "What have we learned from history?",
+        "Our train leaves at nine and the bus at eight. Which one leaves first?",
+        "My sister's pregnant and takes these, she can go on, can't she?",
+        "Is it alright to have wine with my tablets?",
+        "I forgot my umbrella on the bus.",
+        "I don't know how to tell my mother.",
+        "So am I.",
+        "When I was young I was shy.",
+        "Who sang Where did our love go?",
     ],
 )
 def test_advice_and_knowledge_are_not_unknown(words: str) -> None:

@@ -27,7 +27,7 @@ def say(monkeypatch, tmp_path, capfd):
     def run(*arguments, stdin=b"", voice=None, speaker=None):
         voice, speaker = voice or BeepVoice(), speaker or FakeSpeaker()
 
-        def build_voice(config, notify):
+        def build_voice(config):
             return None if config.voice.engine == "none" else Fallbacks((lambda: voice,))
 
         monkeypatch.setattr("voxtui.commands.say.build_voice", build_voice)

@@ -20,7 +20,7 @@ from tests.deadline import SECONDS
 from tests.serve.conftest import own_address
 from voxtui.cli import cli, main
 from voxtui.errors import InputError
-from voxtui.serve.serve_command import bound, check_memory, is_loopback, key, reached_at
+from voxtui.serve.serve_command import bound, check_memory, key, reached_at
 from voxtui.settings.schema import BrainConfig, Config, ServeConfig
 
 CLIP = Path(__file__).parents[2] / "assets/clips/capital-of-france.wav"
@@ -107,11 +107,6 @@ def test_off_loopback_there_is_a_key(monkeypatch):
     assert key(everywhere) == ("mine", False)
     assert key(ServeConfig()) == (None, False)
     assert key(ServeConfig(host="0.0.0.0", uds="x")) == (None, False)
-
-
-def test_which_hosts_are_this_machine():
-    assert all(is_loopback(host) for host in ("127.0.0.1", "127.1.2.3", "::1", "LOCALHOST"))
-    assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "192.168.1.2", "example.org"))
 
 
 def test_the_address_of_a_server_on_all_addresses_is_one_that_others_reach():

@@ -96,7 +96,7 @@ def test_every_part_of_a_set_is_warm_before_it_is_lent(monkeypatch):
         return part
 
     monkeypatch.setattr(wiring, "build_detector", lambda config: made(detectors, Detector()))
-    monkeypatch.setattr(wiring, "build_voice", lambda config, notify: None)
+    monkeypatch.setattr(wiring, "build_voice", lambda config: None)
     monkeypatch.setattr(
         wiring,
         "build_brain",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from voxtui.settings.urls import check_url, is_loopback
+from voxtui.settings.urls import check_url, is_loopback, is_loopback_host
 
 
 @pytest.mark.parametrize("url", ["http://localhost/v1", "http://127.9.9.9:1/v1", "http://[::1]/v1",
@@ -15,6 +15,13 @@ def test_loopback_and_unspecified_addresses_are_this_machine(url):
                                  "http://[::1/v1", "", "http://127.0.0.1@x.example/"])  # fmt: skip
 def test_other_and_invalid_urls_are_not_this_machine(url):
     assert not is_loopback(url)
+
+
+def test_which_hosts_are_this_machine():
+    assert all(is_loopback_host(host) for host in ("127.0.0.1", "127.1.2.3", "::1", "LOCALHOST"))
+    assert not any(
+        is_loopback_host(host) for host in ("0.0.0.0", "::", "192.168.1.2", "example.org")
+    )
 
 
 @pytest.mark.parametrize("url", ["", "http://127.0.0.1:8000/v1", "https://far.example"])

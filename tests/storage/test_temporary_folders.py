@@ -1,17 +1,11 @@
-"""The folders of the chat model's sockets, and what is left of them."""
+"""The folders of the chat model's sockets."""
 
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
-
-import pytest
-
-from voxtui.storage.temporary_folders import PREFIX, temporary_folder
 
 ENDS_INSIDE = """
 from voxtui.cli.options import leave
@@ -30,22 +24,3 @@ def test_the_folder_of_a_program_that_ends_meanwhile_is_removed(tmp_path: Path) 
     )
     assert str(tmp_path).encode() in done.stdout
     assert not [*tmp_path.iterdir()]
-
-
-def test_a_folder_that_a_killed_process_left_is_removed_at_the_next_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    over = subprocess.Popen(["true"])
-    over.wait()
-    names = f"{over.pid}-aaaaaaaa", f"{over.pid}-bbbbbbbb", f"{os.getpid()}-cccccccc", "x-dddddddd"
-    stale, foreign, live, other = (tmp_path / f"{PREFIX}{name}" for name in names)
-    for folder in (stale, foreign, live, other):
-        folder.mkdir()
-    (foreign / "notes").touch()
-    with socket.socket(socket.AF_UNIX) as bound:
-        monkeypatch.chdir(stale)  # the path of a socket must be short
-        bound.bind("chat.sock")
-    with temporary_folder() as folder:
-        assert {*tmp_path.iterdir()} == {foreign, live, other, folder}
-    assert {*tmp_path.iterdir()} == {foreign, live, other}

@@ -94,7 +94,7 @@ async def person(audio: VirtualAudio, brain: ScriptedBrain) -> AsyncIterator[Per
         microphone=lambda config: SounddeviceMicrophone(config.audio.input),
         speaker=lambda config: SounddeviceSpeaker(config.audio.output),
         brain=lambda config, say: ScriptedBrain(),
-        voice=lambda config, say: BeepVoice(),
+        voice=lambda config: BeepVoice(),
         reload=lambda config, say, fetches: ReplaceComponents(config),
         devices=list_devices,
         cancels_echo=lambda config: False,

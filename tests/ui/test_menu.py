@@ -322,7 +322,7 @@ async def test_a_choice_is_noted_in_the_conversation():
 
 
 async def test_a_choice_that_cannot_be_made_changes_nothing_and_is_explained():
-    def refused(config, say):
+    def refused(config):
         raise ModelError("There is no such voice.")
 
     async with screen(factories=make_factories(voice=refused)) as s:

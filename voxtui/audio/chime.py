@@ -18,8 +18,7 @@ CUE_SECONDS = 0.4
 PEAK = 0.5
 
 VOICE_GAIN = 0.2
-"""Gain of the voice during the chime, -14 dB: the chime is clear, and the words stay intelligible.
-"""
+"""Gain of the voice during the chime, -14 dB: it is clear, and the words stay intelligible."""
 
 FADE_SECONDS = 0.02
 

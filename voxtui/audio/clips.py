@@ -36,8 +36,7 @@ NO_SOUND_FILE = "is not a sound file that can be read"
 NOT_PIPED = "Write the sound to a file first."
 
 SILENT_FRAMES = 7
-"""Number of silent frames after a clip. The engine listens for up to 200 ms after speech that
-reaches the end of a clip."""
+"""Silent frames after a clip, because the engine listens up to 200 ms after its last speech."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

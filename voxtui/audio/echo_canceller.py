@@ -29,8 +29,7 @@ LEAD_SECONDS = 0.05
 both devices are known to some ten milliseconds."""
 
 DRIFT_SECONDS = 0.03
-"""Difference between the times of both devices above which it is corrected. The canceller follows a
-smaller one by itself."""
+"""Difference between the devices' times above which the canceller does not follow by itself."""
 
 DRIFTING_SECONDS = 0.5
 """Minimum duration of such a difference, because a busy machine delivers blocks late."""

@@ -15,8 +15,7 @@ from voxtui.audio.resampling import Resampler
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
 
 BLOCK_SECONDS = 0.016
-"""Half a frame. At 16 and 48 kHz every second block completes a frame, so no sample waits for the
-next block."""
+"""Half a frame: at 16 and 48 kHz every second block completes one, so no sample waits."""
 
 BUFFERED_BLOCKS = 128
 """Length of the buffer behind a sound server, in blocks: two seconds."""
@@ -46,8 +45,7 @@ WAKE_SECONDS = 5.0
 seconds to wake up, each time it is opened."""
 
 LATE_READINGS = 64
-"""Late readings in a row that are not jitter: the device's clock is slower than ours, or sound was
-lost without a report."""
+"""Late readings in a row that are not jitter: the clocks differ, or sound was lost unreported."""
 
 SLACK_SAMPLES = 8
 """Samples that a resampler may return beyond its ratio."""

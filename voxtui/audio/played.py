@@ -16,8 +16,7 @@ PAUSE_SECONDS = 0.01
 """Minimum pause of a sound server that got no sound in time: one period."""
 
 PIECES = 512
-"""Maximum number of stored pieces: those of more than a second, besides the 200 ms written ahead.
-"""
+"""Maximum number of stored pieces: more than a second, besides the 200 ms written ahead."""
 
 
 @dataclass(slots=True)

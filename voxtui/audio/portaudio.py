@@ -142,8 +142,7 @@ class Streams:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        """the lock for listing devices and for opening or closing a stream: PortAudio is not
-        thread-safe"""
+        """the lock for listing devices and for streams, because PortAudio is not thread-safe"""
         self.open = 0
         """the number of open streams"""
         self._looked = False

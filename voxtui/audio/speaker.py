@@ -34,8 +34,7 @@ SILENT_SECONDS = 0.5
 """Time after which a device that takes no sound is reported as silent."""
 
 STALL_SECONDS = 3.0
-"""Time after which a device that takes no sound is lost. A sound server on a busy machine may be
-late by less."""
+"""Time after which a device that takes no sound is lost: a busy server may be late by less."""
 
 
 @dataclass(frozen=True, slots=True)

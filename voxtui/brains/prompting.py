@@ -63,8 +63,7 @@ takes a fact of an example for the user's own, even if it was only asked for ("D
 garden?"). They are few, because each later token attends to all of them."""
 
 EXAMPLE_CLOCK = "(It is Friday, 6 June 2025, 08:41.)"
-"""The line with the time before the first example. Without it, a small model repeats the date of
-the first turn in its reply."""
+"""The time before the first example, else a small model repeats that of the first turn."""
 
 
 def instruction(config: Config) -> str:

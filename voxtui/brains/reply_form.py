@@ -139,16 +139,25 @@ def is_untold(words: str, past: Past, instruction: str = "") -> bool:
     said something that has to do with it, if a text is attached, or if the instruction is about
     somebody or shares a word with the question.
     """
-    parts = re.split("[.,;:!?]+(?: +|$)", _WORDS["topic"].sub(r"\2 \1", words.lower()))
-    parts = [_plain(part) for part in parts]
-    asked = [found["question"] for part in parts if (found := _WORDS["asked"].match(part))]
+    parts = [_plain(part) for part in re.split("[.,;:!?]+(?: +|$)", words.lower()) if part]
+    asked = [found["question"] for part in parts if (found := _asked(part))]
+    others = [part for part in parts if not _asked(part)]
     question = asked[-1] if asked else ""
-    if not _has(_WORDS["anybody"].sub("", question), "first") or _has(question, "advice"):
+    topics = [found["topic"] for part in others if (found := _WORDS["topic"].match(part))]
+    if _has(question, "back"):
+        said = [*(_plain(turn.user_text) for turn in past[-1:]), *others]
+        if _has(question, "their") and said and _has(said[-1], "denied"):
+            return True
+        question = " ".join((*asked, *topics))
+    of_user = _has(question, "we") or _has(_WORDS["anybody"].sub("", question), "first")
+    if not of_user or _has(question, "advice"):
         return False
-    others = (part for part in parts if question not in part and not _has(part, "mentions"))
+    nothing = ("mentions", "topic", *(() if _has(question, "exists") else ("denied",)))
+    others = [part for part in others if not any(_has(part, words) for words in nothing)]
     if any(_has(other, "frames") or _has(other, "of_user") for other in others):
         return False
-    if any(_may_tell(turn, question) for turn in past):
+    before = ("", *(turn.user_text for turn in past))
+    if any(_may_tell(turn, question, _plain(one)) for turn, one in zip(past, before, strict=False)):
         return False
     about = instruction.lower().replace("’", "'")
     return _stems(question).isdisjoint(_stems(about)) and not _has(about, "tells")
@@ -171,13 +180,22 @@ _THINGS = [
 ]
 
 
-def _may_tell(turn: PastTurn, question: str) -> bool:
-    """Return True if what the user said in `turn` may answer the question."""
+def _may_tell(turn: PastTurn, question: str, before: str) -> bool:
+    """Return True if what the user said in `turn`, after `before`, may answer the question."""
     words = turn.user_text
     if turn.attached or turn.calls or not words or words.startswith(AUDIO_INPUT):
         return True
-    sentences = map(_plain, re.split(r"(?<=[.!]) +|[^.!?]*\? *", words.strip()))
-    return any(_may_answer(one, question) for one in sentences if not _has(one, "question"))
+    sentences = map(_plain, re.findall(r"[^.!?]+(?![^.!?]|[.!]*\?)", words))
+    told = [one for one in sentences if not _has(one, "question") and not _asked(one)]
+    if not _has(question, "exists"):
+        told = [_WORDS["denied"].sub("", one) for one in told]
+    if told and _has(told[0], "replies") and _asked(before):
+        told.append(before)
+    return any(_may_answer(one, question) for one in told)
+
+
+def _asked(plain: str) -> re.Match[str] | None:
+    return _WORDS["asked"].match(plain) if len(plain) <= LONGEST_REQUEST else None
 
 
 def _may_answer(told: str, question: str) -> bool:
@@ -247,16 +265,12 @@ def _plain(words: str) -> str:
     return _WORDS["polite"].sub("", _WORDS["greeting"].sub("", plain))
 
 
-def _capitalised(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
-
-
 def repeated_subject(words: str) -> str:
     """Return the beginning of the answer to a question of knowledge; empty for other words."""
     plain = _CONTRACTED.sub(r"\1 is", words.replace("’", "'").strip(" .,;:!?"))
     matches = ((pattern.fullmatch(plain), begins) for pattern, begins in _QUESTIONS)
     found = next((match.expand(begins) for match, begins in matches if match), "")
-    return _capitalised(found)
+    return f"{found[:1].upper()}{found[1:]}"
 
 
 _CONTRACTED = re.compile(r"^(what|who|where|how)'s\b", re.IGNORECASE)

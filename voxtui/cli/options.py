@@ -41,8 +41,7 @@ class FilePath(click.Path):
 FILE_PATH = FilePath()
 
 LEAST_ADDRESS_SPACE = 1_300_000_000
-"""Minimum address space in bytes. With less, a native library may end the process or loop, instead
-of reporting the lack."""
+"""Minimum address space in bytes. With less, a native library may abort or loop."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -69,10 +69,7 @@ class Plain:
         typed_live: bool,
         quiet: bool = False,
     ) -> None:
-        """Lines come from a keyboard if `typed_live`; else each line waits for the previous turn.
-
-        `quiet` prints no status.
-        """
+        """Take lines from a keyboard if `typed_live`; else each line waits for the turn before."""
         self._inbox: queue.SimpleQueue[UserSessionEvent | Line | None] = queue.SimpleQueue()
         self.session = LocalSession(make_engine, self._inbox.put, config, clips, factories)
         self._offset: float | None = None

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from threading import Event
@@ -35,7 +34,7 @@ from voxtui.errors import InputError, ModelError, UnspokenLanguage
 from voxtui.settings.schema import Config
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.text_input import STDIN, clipboard_text, open_text
-from voxtui.wiring import Notify, build_speaker, build_voice
+from voxtui.wiring import build_speaker, build_voice
 
 PATIENCE_SECONDS = 30.0
 """Timeout of a clause: longer than in a conversation, because a text may hold very long ones."""
@@ -47,7 +46,7 @@ def run(config: Config, texts: Iterator[str], wav: Path | None) -> bool:
         speaker = file or build_speaker(config.audio.output)
         with native_stderr_in(native_log()), _closing(speaker):
             speaker.open()
-            worker = load_voice(config, partial(click.echo, err=True))
+            worker = load_voice(config)
             with _closing(worker):
                 failed = read_aloud(texts, worker, speaker, config.brain.language or "en")
     if failed:
@@ -97,8 +96,8 @@ def _names_file(arguments: Sequence[str]) -> bool:
     return looks_like_path or os.path.exists(arguments[0])
 
 
-def load_voice(config: Config, notify: Notify) -> VoiceWorker:
-    voices = build_voice(config, notify)
+def load_voice(config: Config) -> VoiceWorker:
+    voices = build_voice(config)
     if voices is None:
         raise InputError("There is no voice: voice.engine is none.")
     workers = voice_workers(voices, PATIENCE_SECONDS)

@@ -25,8 +25,7 @@ FRAME_SAMPLES = 512
 FRAME_SECONDS = FRAME_SAMPLES / SAMPLE_RATE
 
 AUDIBLE = 10 ** (-50 / 20)
-"""Amplitude of -50 dBFS. A quieter sample counts as inaudible, so it is neither a first nor a last
-sound."""
+"""Amplitude of -50 dBFS. A quieter sample is inaudible: neither a first nor a last sound."""
 
 MICROPHONE = "microphone"
 

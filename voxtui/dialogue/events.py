@@ -79,8 +79,7 @@ class TurnStarted:
     replaces: int | None = None
     """the turn whose place this one takes in the history"""
     at: float = field(default=0.0, compare=False)
-    """the key's press, or the capture time of the frame that completed the detected speech; 0 for a
-    text"""
+    """the key's press, or the capture time of the frame that completed speech; 0 for a text"""
 
 
 class Caption(EngineEvent, frozen=True):
@@ -92,8 +91,7 @@ class Caption(EngineEvent, frozen=True):
     turn: int
     text: str
     settled: int
-    """the number of characters, from the beginning, on which the last two recogniser passes agree
-    """
+    """the number of first characters on which the last two recogniser passes agree"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from voxtui.dialogue.data import FRAME_SECONDS, Frame, Origin, Utterance
 
 LEAD_FRAMES = 6
-"""Frames (192 ms) of real sound before the first speech frame: the detector recognises a soft onset
-one or two frames late."""
+"""Frames (192 ms) before the first speech frame: the detector finds a soft onset late."""
 
 TRAIL_SAMPLES = 3200
 """Samples (200 ms) of digital zeros after the last speech frame. Recognisers drop or garble a last

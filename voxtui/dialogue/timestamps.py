@@ -1,7 +1,4 @@
-"""The milestones of a turn, and the result of a finished turn.
-
-Every time is in `time.monotonic()` seconds.
-"""
+"""The milestones of a turn, and the result of a finished turn, in `time.monotonic()` seconds."""
 
 from __future__ import annotations
 

@@ -23,8 +23,7 @@ VOXTRAL_MEMORY = 12e9
 spoken turns, 1 GB for CUDA and the work of a turn, 0.5 GB for Kokoro, and a reserve of 0.5 GB."""
 
 VOXTRAL_FREE = 10.5e9
-"""Free bytes that Voxtral needs when it loads, because CUDA and Kokoro have taken theirs by then.
-"""
+"""Free bytes that Voxtral needs when it loads, after CUDA and Kokoro have taken theirs."""
 
 HOW_TO_MATCH = (
     "Update the driver, or install a torch for an older CUDA: https://pytorch.org/get-started"

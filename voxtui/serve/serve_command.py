@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import secrets
 import socket
@@ -15,6 +14,7 @@ import click
 
 from voxtui.errors import InputError, ModelError, how_to_install
 from voxtui.settings.paths import user_path
+from voxtui.settings.urls import is_loopback_host
 from voxtui.tools.machine import free_memory
 
 if TYPE_CHECKING:
@@ -44,10 +44,7 @@ def run(
     config: Config,
     load: Callable[[Config, Callable[[str], object]], AbstractContextManager[Pool]] | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. Raises VoxtuiError.
-
-    `load` makes the sets of models; None loads those of `config`.
-    """
+    """Serve until SIGINT or SIGTERM. `load` replaces our own loading. Raises VoxtuiError."""
     try:
         import uvicorn
 
@@ -130,22 +127,13 @@ def recognising_brain(config: Config) -> str:
     return "voxtral"
 
 
-def is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def key(serve: ServeConfig) -> tuple[str | None, bool]:
     """Return the key that clients need, and whether it is new.
 
     There is no key on loopback and on a Unix socket. Elsewhere it is that of VOXTUI_API_KEY, or a
     new one.
     """
-    if serve.uds or is_loopback(serve.host):
+    if serve.uds or is_loopback_host(serve.host):
         return None, False
     if given := os.environ.get(KEY_VARIABLE):
         return given, False

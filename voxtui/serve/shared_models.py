@@ -30,8 +30,7 @@ QUEUE_SECONDS = 300.0
 """Maximum wait of a request, because a conversation may hold a set for an hour."""
 
 MOST_REQUESTS = 64
-"""Maximum requests at once, including waiting and uploading ones. One client may have half of them.
-"""
+"""Maximum requests at once, also waiting and uploading. One client may have half of them."""
 
 LONGEST_RETRY_SECONDS = 60
 
@@ -188,7 +187,7 @@ def warm_pool(config: Config, notify: Callable[[str], object]) -> Generator[Pool
         for _ in range(config.serve.sessions):
             recognise, brain = _brain(config, notify, stack)
             voice = None
-            if loaders := build_voice(config, notify):
+            if loaders := build_voice(config):
                 voice = loaders.load(lambda part: part.warm_up(lambda step, fraction: None)).part
                 stack.callback(voice.close)
             detectors = build_detector(config), build_detector(config)

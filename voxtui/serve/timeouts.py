@@ -23,8 +23,7 @@ HEADER_SECONDS = 15.0
 
 
 STALL_SECONDS = 60.0
-"""Time after which a client is dropped that takes none of the waiting bytes, as with nginx's
-`send_timeout`."""
+"""Time after which a client that takes no byte is dropped, as by nginx's `send_timeout`."""
 
 
 class DropsStalled(Base):

@@ -78,10 +78,7 @@ class Conversation:
         return self._past_of(newest[0].id)
 
     def resume(self, conversation: int) -> Past:
-        """Replace the present conversation by a stored one, and return its turns.
-
-        Raises InputError.
-        """
+        """Replace the present conversation by a stored one; return its turns. Raises InputError."""
         past = self._past_of(conversation)
         self._session.post(NewConversation(past))
         self._has_begun, self._switched = True, True

@@ -70,7 +70,7 @@ class Factories(Protocol):
     def microphone(self, config: Config) -> Microphone: ...
     def speaker(self, config: Config) -> Speaker: ...
     def brain(self, config: Config, notify: Notify) -> Brain | Fallbacks[Brain]: ...
-    def voice(self, config: Config, notify: Notify) -> Voice | Fallbacks[Voice] | None: ...
+    def voice(self, config: Config) -> Voice | Fallbacks[Voice] | None: ...
     def reload(
         self, config: Config, notify: Notify, download_chat: bool
     ) -> commands.ReplaceComponents: ...
@@ -286,9 +286,7 @@ class LocalSession(UserSession):
             return
         file = notes_file(tools.notes_file)
         try:
-            text = read_file(file, NOTES_BYTES).decode(errors="replace")
-        except FileNotFoundError:
-            return
+            text = read_file(file, NOTES_BYTES, missing=b"").decode(errors="replace")
         except OSError as error:
             self._notify(f"{file}: cannot be read: {error.strerror}.")
             return
@@ -465,14 +463,12 @@ def _change(
                 return commands.ReplaceComponents(config)
             return commands.ReplaceComponents(config, microphone=factories.microphone(config))
         case ["voice", _]:
-            return commands.ReplaceComponents(
-                config, voice=factories.voice(config, notify) or "none"
-            )
+            return commands.ReplaceComponents(config, voice=factories.voice(config) or "none")
         case ["brain", "language"]:
             return commands.ReplaceComponents(
                 config,
                 brain=factories.brain(config, notify),
-                voice=factories.voice(config, notify) or "none",
+                voice=factories.voice(config) or "none",
             )
         case _:
             return commands.ReplaceComponents(config, brain=factories.brain(config, notify))

@@ -60,8 +60,7 @@ class UserSession:
         """the error because of which the models were not loaded"""
         self._unfinished: set[int] = set()
         self.dropped_turn = 0
-        """the newest turn of the previous conversation; that turn or an older one may still begin
-        """
+        """the newest turn of the previous conversation, which may still begin"""
         self.awaits_key: events.KeyNeeded | None = None
         self._key_needed_at = 0.0
 

@@ -45,9 +45,15 @@ def file_errors(path: Path | str, done: str) -> Generator[None]:
         raise InputError(f"{path}: cannot be {done}: {error.strerror}.") from error
 
 
-def read_file(path: Path, limit: int) -> bytes:
-    with os.fdopen(open_regular(path), "rb") as file:
-        return file.read(limit)
+def read_file(path: Path, limit: int, missing: bytes | None = None) -> bytes:
+    """Return up to `limit` bytes of a file, or `missing`, if given, for one that does not exist."""
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            return file.read(limit)
+    except FileNotFoundError:
+        if missing is None:
+            raise
+        return missing
 
 
 def write_file(path: Path, data: bytes, keeps_mode: bool = False) -> None:

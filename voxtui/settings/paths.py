@@ -16,12 +16,10 @@ TEXT = "utf-8-sig"
 """The encoding UTF-8, with or without the byte order mark that some editors write."""
 
 LARGEST_CONFIG = 1 << 20
-"""Maximum size in bytes. Our file has 6 kB; the parser takes seconds and much memory for large
-ones."""
+"""Maximum size in bytes, because the parser is slow. Our file has 6 kB."""
 
 MOST_DOTS = 16
-"""Maximum dots per line, outside strings and comments. Our keys have 2. A key of 100,000 parts took
-the parser 45 s and 8 GB."""
+"""Maximum dots per line outside strings. A key of 100,000 parts took the parser 45 s and 8 GB."""
 
 _STRING_OR_COMMENT = re.compile(  # no possessive quantifiers: Python 3.11.2 gets them wrong
     r'"""(?:[^"\\]|\\.|"(?!""))*(?:"""+|\\?\Z)' r"|'''.*?(?:'''+|\Z)"

@@ -171,8 +171,7 @@ class Sampling(msgspec.Struct, frozen=True):
     """the number of candidate tokens; 0 for no limit"""
     repetition_penalty: float
     one_sentence: bool = False
-    """whether the instruction requests one short sentence, because few tokens would cut a longer
-    one"""
+    """whether the instruction requests one short sentence, which few tokens do not cut"""
     seed: int = 1
 
 
@@ -193,8 +192,7 @@ class StreamingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 HISTORY_TOKENS = {"embedded": 600}
-"""Maximum tokens of past turns, by brain. On a CPU each token takes longer the more past tokens it
-attends to."""
+"""Maximum tokens of past turns, by brain. On a CPU each one makes every later token slower."""
 
 
 class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -305,8 +303,7 @@ class ServeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _COMMAND_KEY = re.compile(r"ctrl\+[abd-gk-y]|f[1-9]|f1[0-2]")
-"""Matches a key for a command. It excludes ctrl+c, h, i, j, m and z, which copy, erase, complete,
-send and suspend."""
+"""Matches a command's key: not ctrl+c, h, i, j, m or z, which copy, erase, complete, or suspend"""
 
 
 class KeysConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

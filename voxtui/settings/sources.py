@@ -32,8 +32,7 @@ from voxtui.settings.schema import (
 ENVIRONMENT = "VOXTUI_"
 
 PROJECT_FILE = Path("voxtui.toml")
-"""The config file of the current directory. It may set the keys that the schema marks with PROJECT.
-"""
+"""The config file of the current directory, for keys that the schema marks with PROJECT."""
 
 RETIRED_VALUES = {"brain.voxtral.fast": {"auto": True, "off": False}}
 """Values of voxtui 0.1.0, and their present equivalents."""

@@ -9,10 +9,13 @@ def is_loopback(url: str) -> bool:
     """Return True if requests to `url` stay on this machine; False for an invalid URL."""
     with suppress(ValueError):
         host = urlsplit(url).hostname or ""
-        if host == "localhost":
-            return True
-        address = ipaddress.ip_address(host)
-        return address.is_loopback or address.is_unspecified  # servers print 0.0.0.0
+        return is_loopback_host(host) or host in ("0.0.0.0", "::")  # servers print them
+    return False
+
+
+def is_loopback_host(host: str) -> bool:
+    with suppress(ValueError):
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
     return False
 
 

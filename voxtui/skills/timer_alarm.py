@@ -16,8 +16,7 @@ AHEAD_SECONDS = 1.5
 """Time before a chime at which it is announced, so that the speaker plays it on time."""
 
 LATE_SECONDS = 60.0
-"""Delay from which an entry counts as missed while voxtui was closed: it is reported once and does
-not ring."""
+"""Delay from which an entry counts as missed while voxtui was closed, and does not ring."""
 
 CHIMES = (0.0, 7.0, 16.0, 28.0, 44.0, 66.0, 94.0)
 """Times of the chimes in seconds, with growing pauses so as not to annoy a person nearby."""

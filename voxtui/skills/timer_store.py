@@ -175,12 +175,10 @@ def reminders_file(folder: Path) -> Path:
 
 
 def _read(path: Path, kind: type[list[T]]) -> list[T]:
+    with file_errors(path, "read"):
+        data = read_file(path, LARGEST_FILE, missing=b"[]")
     try:
-        return msgspec.json.decode(read_file(path, LARGEST_FILE), type=kind)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
+        return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: is damaged ({error}).", "Repair or delete it.") from error
 

@@ -160,8 +160,6 @@ class Stage:
     name: str
     start: float
     end: float
-    hidden: bool = False
-    """whether it was done before the release, while the key was held"""
 
     @property
     def seconds(self) -> float:
@@ -230,7 +228,7 @@ def stages(timestamps: Mapping[str, float], speculative_s: float = 0.0) -> list[
     A stage begins where the previous one ended. A stage that ended before the release has no
     length. A prompt that was read after the first token, beside the voice, is part of the writing.
     """
-    reached = [Stage("hidden", -speculative_s, 0.0, hidden=True)] if speculative_s > 0 else []
+    reached = [Stage("hidden", -speculative_s, 0.0)] if speculative_s > 0 else []
     at, first = 0.0, timestamps.get(Milestone.FIRST_TOKEN, math.inf)
     for name, mark in _PATH:
         seconds = timestamps.get(mark)

@@ -29,8 +29,7 @@ from voxtui.settings.paths import user_folders
 _log = logging.getLogger(__name__)
 
 KEPT_BYTES = 4_000_000
-"""Maximum size of all files, some 8,000 turns. The oldest files are deleted when a session begins.
-"""
+"""Maximum size of all files, some 8,000 turns. Each start deletes the oldest beyond it."""
 
 DAY_BYTES = 2_000_000
 """Maximum size of the file of one day; later turns are dropped."""

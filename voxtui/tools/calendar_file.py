@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from voxtui.errors import InputError, how_to_install, one_line
-from voxtui.settings.files import read_file
+from voxtui.settings.files import file_errors, read_file
 
 FILE_BYTES = 10_000_000
 
@@ -39,10 +39,11 @@ def events_in(path: Path, first: date, after: date) -> Answer:
         recurring: Any = import_module("recurring_ical_events")
     except ImportError as error:
         raise InputError("The calendar needs icalendar.", how_to_install("calendar")) from error
-    try:
+    with file_errors(path, "read"):
         data = read_file(path, FILE_BYTES + 1)
-        if len(data) > FILE_BYTES:
-            raise InputError(f"{path}: is larger than {FILE_BYTES // 10**6} MB.")
+    if len(data) > FILE_BYTES:
+        raise InputError(f"{path}: is larger than {FILE_BYTES // 10**6} MB.")
+    try:
         calendar = icalendar.Calendar.from_ical(data)
         parts: list[Any] = calendar.subcomponents
         bad = [
@@ -52,10 +53,6 @@ def events_in(path: Path, first: date, after: date) -> Answer:
         ]
         calendar.subcomponents = [part for part in parts if part not in bad]
         found: list[Any] = recurring.of(calendar).between(first, after)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
-    except InputError:
-        raise
     except Exception as error:  # each library of a file format raises its own
         raise InputError(f"{path}: {UNREADABLE}") from error
     events: list[tuple[str, str]] = []

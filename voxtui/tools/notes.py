@@ -101,12 +101,8 @@ class Notes:
 
     def lines(self) -> list[str]:
         """Return the notes, oldest first. Raises InputError."""
-        try:
-            data = read_file(self.path, FILE_BYTES + 1)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be read: {error.strerror}.") from error
+        with file_errors(self.path, "read"):
+            data = read_file(self.path, FILE_BYTES + 1, missing=b"")
         if len(data) > FILE_BYTES:
             raise InputError(f"{self.path}: is larger than {FILE_BYTES // 10**6} MB.")
         lines = (re.sub(r"^[-*] ", "", one_line(line)).strip()

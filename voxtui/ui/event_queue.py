@@ -10,8 +10,7 @@ from voxtui.dialogue.events import ReplyText
 from voxtui.session.user_session import UserSessionEvent
 
 CHARACTERS_AT_ONCE = 4000
-"""Maximum characters of an answer that are shown before keys are handled again, about 10 ms of
-wrapping."""
+"""Maximum characters shown before keys are handled again, about 10 ms of wrapping."""
 
 LEAST_PAUSE_SECONDS = 0.003
 

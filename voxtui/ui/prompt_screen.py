@@ -42,10 +42,7 @@ ATTACHED = "▤"
 
 
 class PromptScreen(SteppedScreen):
-    """Turns keys, texts and mouse events into talking and writing.
-
-    Its actions do nothing while another screen is open above it.
-    """
+    """Turns keys, texts and mouse events into talking and writing, unless a screen is above it."""
 
     def __init__(
         self,

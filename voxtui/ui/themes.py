@@ -125,8 +125,7 @@ THEMES = (
     _ansi(ANSI_DARK, True, "ansi_bright_cyan", "ansi_bright_yellow", "ansi_bright_red"),
     _ansi(ANSI_LIGHT, False, "ansi_blue", "ansi_magenta", "ansi_red"),
 )  # fmt: skip
-"""Our own themes. The last two replace those of Textual, whose muted grounds have the colour of
-their text."""
+"""Our own themes. The last two replace Textual's, whose muted text is as its ground."""
 
 AVAILABLE = {**BUILTIN_THEMES, **{theme.name: theme for theme in THEMES}}
 

@@ -18,8 +18,7 @@ from voxtui.onnx_runtime import inference_session
 from voxtui.settings.schema import LANGUAGES, VoiceConfig
 
 MARGIN_SECONDS = 0.012
-"""Length of silence that stays around the audible samples, because a plosive begins below -50 dBFS.
-"""
+"""Silence that stays around audible samples, because a plosive begins below -50 dBFS."""
 
 RAMP_SECONDS = 0.004
 

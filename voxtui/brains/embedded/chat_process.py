@@ -61,8 +61,7 @@ ENVIRONMENT = frozenset(
     ("DYLD_LIBRARY_PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "TMPDIR")
 )
 ENVIRONMENT_PREFIXES = ("GGML_", "GOMP_", "LC_", "OMP_")
-"""Prefixes of variables that the process gets. Any other one, such as VOXTUI_API_KEY, may be
-secret."""
+"""Prefixes of variables that the process gets. Any other one may be secret."""
 
 
 @dataclass(frozen=True, slots=True)

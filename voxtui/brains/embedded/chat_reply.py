@@ -7,13 +7,11 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from math import inf
-from pathlib import Path
 from threading import Event as Flag
-from typing import Protocol
 
 from msgspec import structs
 
-from voxtui.brains.embedded.chat_process import ChatRequest, Speed
+from voxtui.brains.embedded.chat_process import ChatRequest, Llama
 from voxtui.brains.embedded.tool_prompt import ToolChoice
 from voxtui.brains.reply_form import FREE, ReplyForm
 from voxtui.brains.speculation import Speculation
@@ -25,23 +23,6 @@ CHARACTER_SECONDS = 0.055
 
 FIRST_TOKENS = 4
 """Number of tokens after an opening that the voice needs to go on."""
-
-
-class ChatModel(Protocol):
-    """A chat model. See Llama."""
-
-    speed: Speed
-
-    def load(self, path: Path, stop: Flag, tool_prefix: str = "") -> None: ...
-
-    def run(
-        self,
-        request: ChatRequest,
-        on_prefilled: Callable[[int, int], bool],
-        on_token: Callable[[str], bool],
-    ) -> bool: ...
-
-    def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -65,7 +46,7 @@ class ChatReply(Speculation[str]):
 
     def __init__(
         self,
-        chat: ChatModel,
+        chat: Llama,
         request: ChatRequest,
         cancelled: Flag,
         settled: str = "",

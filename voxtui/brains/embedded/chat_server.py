@@ -29,8 +29,7 @@ from voxtui.brains.embedded.prefix_files import prefix_file
 from voxtui.errors import ModelError, how_to_install
 
 SEQUENCES = 8
-"""Number of prompts with different instructions in the cache. llama.cpp aborts with more sequences
-than a batch has tokens."""
+"""Prompts with different instructions in the cache; llama.cpp allows no more than batch tokens."""
 
 OTHER_TOKENS = 4096
 """Tokens of the cache for the sequences that are not in use: 62 MB with a model of 1.5 billion
@@ -49,8 +48,7 @@ shifting them takes no measurable time. It is used only then, because shifted en
 slightly from evaluated ones, and words of this turn may still change."""
 
 MODEL_COPIES = 2
-"""Copies of the model in memory: llama.cpp maps the file and may make a second copy, arranged for
-the processor."""
+"""Copies of the model in memory: the mapped file, and perhaps one arranged for the processor."""
 
 OVERHEAD_BYTES = 3 * 1024**3
 """Address space for libraries, the cache and buffers."""

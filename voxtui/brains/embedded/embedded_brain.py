@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event as Flag
 
 from voxtui.brains.embedded.chat_process import ASK, BEAT_SECONDS, ChatRequest, Llama, chatml
-from voxtui.brains.embedded.chat_reply import ChatModel, ChatReply
+from voxtui.brains.embedded.chat_reply import ChatReply
 from voxtui.brains.embedded.live_transcription import LiveTranscription, LiveUtterance, Recogniser
 from voxtui.brains.embedded.recogniser import stretches
 from voxtui.brains.embedded.tool_prompt import (
@@ -93,7 +93,7 @@ class EmbeddedBrain:
         notify: Callable[[str], object] = lambda sentence: None,
         *,
         recogniser: Recogniser | None = None,
-        chat: ChatModel | None = None,
+        chat: Llama | None = None,
     ) -> None:
         self._recogniser = recogniser or choose(config.brain)
         self._language = config.brain.language or "en"

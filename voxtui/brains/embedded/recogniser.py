@@ -40,8 +40,7 @@ TOKENS_PER_SECOND = 6.5
 """Maximum tokens of a pass per second of sound, which ends a decoder that repeats itself."""
 
 FOREIGN = -0.75
-"""Mean log-probability of tokens below which an utterance is not English. The worst of 320 clear
-English utterances has -0.65."""
+"""Mean log-probability below which speech is not English. The worst of 320 clear ones has -0.65."""
 
 LOOP, ENDLESS_LOOP, LOOP_CHARACTERS = 4.0, 2.4, 100
 """Compression ratios of zlib, and minimum length, of the text of a decoder that repeats itself; the

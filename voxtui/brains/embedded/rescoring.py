@@ -21,8 +21,7 @@ LOG_BASE = math.log(1.0001)
 """The base of pocketsphinx's logarithms."""
 
 UNKNOWN = -14.0
-"""Log-probability of a word that the model does not know: some 2 % of all words, shared by some
-20,000 words."""
+"""Log-probability of an unknown word: 2 % of all words, shared by some 20,000."""
 
 WEIGHT = 0.3
 """Weight of the language model's log-probability beside the recogniser's."""

@@ -29,8 +29,7 @@ WINDOW_SECONDS = 30.0
 """Maximum length of the encoder's window."""
 
 LEAST_SECONDS, SILENCE_SECONDS = 6.0, 2.0
-"""Minimum length of the window, and the silence after the speech by which the decoder finds the
-end."""
+"""Minimum length of the window, and the silence after speech that shows the decoder the end."""
 
 FFT, HOP, MELS = 400, 160, 80
 """Samples of an FFT window, samples between two windows, and bands, as in the model's training."""
@@ -51,10 +50,7 @@ RUNTIME = "ctranslate2"
 
 
 class Whisper:
-    """A Recogniser of `language` (ISO 639-1), or of the language that it detects (empty).
-
-    Thread-safe: one pass at a time.
-    """
+    """A Recogniser of `language` (ISO 639-1; empty: detected). Thread-safe: one pass at a time."""
 
     def __init__(self, folder: Path, language: str) -> None:
         self._folder = folder

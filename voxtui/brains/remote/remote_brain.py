@@ -35,8 +35,7 @@ from voxtui.errors import RemoteError, strip_control_characters
 from voxtui.settings.schema import Config, RemoteBrainConfig, Sampling
 
 WARM_AGAIN_SECONDS = 4.0
-"""Idle time after which the connection is renewed. Many servers close it after 5 s, and a sentence
-may take longer."""
+"""Idle time after which the connection is renewed. Many servers close it after 5 s."""
 
 NO_AUDIO = (400, 404, 415, 422, 500, 501)
 """Status codes of servers that refuse audio. The message must mention audio, too."""

@@ -77,8 +77,7 @@ class Dictation:
         self._last_at = 0.0
         self._texts: list[str] = []
         self._partial: tuple[Utterance, str | None] | None = None
-        """the segment in progress at its last recognition, and its words as `_words` returns them
-        """
+        """the segment in progress at its last recognition, and its words, from `_words`"""
         self._problem = ""
         self._pass_s = 0.0
         self._quiet_s = 0.0

@@ -39,8 +39,7 @@ BROKEN = (OSError, msgspec.MsgspecError)
 class Request(msgspec.Struct):
     settings: str
     samples: Annotated[int, msgspec.Meta(ge=0, le=MOST_SAMPLES)]
-    """the number of float32 samples that follow, at 16 kHz; 0 only asks whether requests are served
-    """
+    """the number of float32 samples that follow, at 16 kHz; 0 only asks whether one is lent"""
 
 
 class Answer(msgspec.Struct):

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -29,6 +29,7 @@ from voxtui.errors import DeviceError, ModelError, how_to_install
 from voxtui.models import cuda, installed
 from voxtui.models.catalogue import SMALL_KOKORO, WHISPER, models_directory
 from voxtui.settings.schema import LANGUAGES, AudioConfig, Config
+from voxtui.skills.rules.spoken import spoken_list
 from voxtui.terminal.capabilities import can_show_screen, colours, reports_key_release
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.tools.machine import free_memory
@@ -164,7 +165,7 @@ def languages(config: Config) -> Iterator[Finding]:
     try:
         find_program()
     except ModelError as error:
-        names = _listed([LANGUAGES[code] for code in ([language] if language else VOICES)])
+        names = spoken_list([LANGUAGES[code] for code in ([language] if language else VOICES)])
         what = f"languages: {error.message} Answers in {names} are text only."
         yield Finding("note", what, error.hint)
     if language:
@@ -201,11 +202,6 @@ def _voice_weights(config: Config, language: str) -> str:
 def _answers_by_embedded(config: Config) -> bool:
     chosen = config.brain.name
     return chosen == "embedded" or (chosen == "auto" and not _prefers_voxtral(config))
-
-
-def _listed(names: Sequence[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _packages() -> str:

@@ -74,7 +74,7 @@ class EarsAndVoice:
 
     def _speak(self, text: str, speaker: Speaker, stopped: StopFlag) -> None:
         if self._worker is None:
-            self._worker = load_voice(self._config, lambda sentence: None)
+            self._worker = load_voice(self._config)
         language = self._config.brain.language or "en"
         if read_aloud(passages((text,)), self._worker, speaker, language, stopped):
             raise InputError("A part of the text could not be spoken.")

@@ -40,8 +40,7 @@ class Models:
     """the detector of speech over an answer, which runs on the microphone's thread: with
     headphones, or in frames without an echo"""
     owned: bool = True
-    """whether the engine loads and closes the models; engines of a server share warm models, and do
-    neither"""
+    """whether the engine loads and closes the models, which engines of a server share"""
     name_detector: NameDetector | None = None
     """the detector of `vad.name`; None: a brain recognises the name in the words"""
 

@@ -10,8 +10,7 @@ from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import PastTurn
 
 ROOM = 0.75
-"""Share of the maximum tokens that remains when old turns are dropped. Several are dropped at once,
-so most turns drop none."""
+"""Share of the maximum tokens that remains when old turns are dropped, several at once."""
 
 DELAY = 1.1
 """Factor by which the history may exceed the maximum after an answer of a rule. The brain has to

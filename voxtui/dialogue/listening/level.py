@@ -6,8 +6,7 @@ import math
 import sys
 
 SILENT = 10 ** (-120 / 20)
-"""Amplitude of -120 dBFS. Anything below is digital silence: resampled zeros are not exactly zero.
-"""
+"""Amplitude of -120 dBFS; less is digital silence, because resampled zeros are not exact."""
 
 FAINT = 10 ** (-50 / 20)
 """Amplitude of -50 dBFS. A room may be quieter; speech into the right microphone is louder."""

@@ -82,8 +82,7 @@ class TooQuiet:
     tap: bool
     """whether the key was pressed so briefly that no speech was intended"""
     peak: float | None
-    """the microphone's loudest sample, 0 to 1; None for another source, without frames, or for a
-    recording too short to judge"""
+    """the microphone's loudest sample, 0 to 1; None for another source or too short a recording"""
 
 
 Finding: TypeAlias = Started | Recorded | Finished | TooQuiet | None

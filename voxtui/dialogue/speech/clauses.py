@@ -11,15 +11,13 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 SHORTEST_FIRST_CLAUSE = 10
-"""Characters before which the first clause does not end at a comma, or after a subject of two
-words. The voice waits for them."""
+"""Characters before which the first clause ends at no comma and at no subject of two words."""
 
 LONGEST_CLAUSE = 240
 """Characters after which any clause ends at a space, because a full stop may never come."""
 
 LONGEST_WORD = 1000
-"""Characters after which a clause without a space ends, which bounds the text that is searched
-again."""
+"""Characters after which a clause without a space ends, which bounds the search."""
 
 SHORTEST_SPOKEN = 2
 """Minimum number of characters of a spoken reply."""

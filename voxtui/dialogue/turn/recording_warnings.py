@@ -11,8 +11,7 @@ from voxtui.dialogue.listening.level import CLIPPED, describe_overflows, diagnos
 from voxtui.dialogue.listening.listener import ENDING_SECONDS, Finished, TooQuiet
 
 CLIPPED_SAMPLES, CLIPPED_FRAMES = 8, 4
-"""Numbers of clipped samples, and of frames with them, that are more than a knock on the
-microphone."""
+"""Numbers of clipped samples, and of frames with them, that are more than a knock."""
 
 
 class RecordingWarnings:

@@ -151,10 +151,7 @@ def answering(turn: LiveTurn, dialogue: Dialogue) -> Generator[None]:
 
 
 def captions(turn: LiveTurn, dialogue: Dialogue) -> OnWords | None:
-    """Return a function that reports the words so far, or None if they are not shown.
-
-    It is called on a thread of the brain.
-    """
+    """Return a reporter of the words so far, or None if they are not shown. Thread of the brain."""
 
     def report(text: str, settled: int) -> None:
         if not turn.cancelled:

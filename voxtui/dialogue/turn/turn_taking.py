@@ -35,8 +35,7 @@ SPOKEN_TURNS = 8
 """Spoken turns whose playback length a client may still report (`truncate`)."""
 
 UNASKED = "Speak first, as you were told to."
-"""The input of the brain if an answer is requested, and neither the user nor the request has words.
-"""
+"""The input of the brain if an answer is requested and there are no words."""
 
 
 class TurnTaking:

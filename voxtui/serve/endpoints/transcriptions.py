@@ -32,8 +32,7 @@ PIECE_BYTES = 65_536
 """Bytes of a piece: two seconds of a WAV that is decoded while it arrives."""
 
 LATEST_SECONDS = 30.0
-"""Maximum time by which the sound of a stream may be late. Beyond it the models serve others until
-the rest has arrived."""
+"""Seconds by which a stream may be late before the models serve others until it is complete."""
 
 MOONSHINE = "moonshine-tiny-en"
 
@@ -51,8 +50,7 @@ ENGLISH = ("en", "english")
 MEDIA = {"text": "text/plain", "srt": "text/plain", "vtt": "text/vtt"}
 
 FOREIGN_MODELS = ("whisper", "gpt-", "tts-", "voxtral")
-"""Prefixes of OpenAI's and Mistral's models. A client may insist on one; it gets the loaded model.
-"""
+"""Prefixes of OpenAI's and Mistral's models, for which a client gets the loaded model."""
 
 
 ALIAS = "voxtui"

@@ -35,10 +35,7 @@ class _Request(msgspec.Struct):
 def new_secret(
     body: bytes, keys: ClientKeys[Settings], default: Settings, vad: VadConfig
 ) -> dict[str, Any]:
-    """Make a key. Raises HttpError.
-
-    `default` is the session of a client without settings; `vad` its detection.
-    """
+    """Make a key for `default` with the client's changes. Raises HttpError."""
     request = decoded(body or b"{}", _Request)
     settings = default.updated(request.session)
     if len(keys) >= MOST_KEYS:

@@ -36,8 +36,7 @@ class Conversation:
         self._inserted = itertools.count(-1, -1)
         self._spoken: deque[Item] = deque(maxlen=SPOKEN_TURNS)
         self._truncating: list[tuple[Item, int]] = []
-        """truncated items, with their milliseconds, whose heard part the engine has not reported
-        yet"""
+        """truncated items and their milliseconds, until the engine reports their heard part"""
 
     @property
     def last_id(self) -> str | None:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from voxtui.serve.realtime.wire_audio import Frames
 
 MUTED = 1e-3
-"""Peak of a muted microphone, with the noise of the codec. Only a louder sound begins the buffer.
-"""
+"""Peak of a muted microphone, with noise of the codec. Only louder sound begins the buffer."""
 
 LEAD_FRAMES = 8
 """Frames (a quarter of a second) from before the buffer begins."""

@@ -58,10 +58,7 @@ class _PlayedAnswer:
 
 
 class OutputBuffer:
-    """Plays answers one after the other: 16 bit, mono, at TRACK_RATE.
-
-    Used by the event loop's thread.
-    """
+    """Plays answers in turn: 16 bit, mono, at TRACK_RATE. Used by the event loop's thread."""
 
     def __init__(self) -> None:
         self.client: Client | None = None

@@ -145,8 +145,7 @@ class Settings(_Struct, frozen=True):
     parallel_tool_calls: bool | None = None
     reasoning: Json | None = None
     x_voxtui: bool | None = None
-    """whether the client also wants what OpenAI does not send: captions, and the stages of an
-    answer"""
+    """whether the client wants captions and the stages of an answer, which OpenAI does not send"""
 
     def as_json(self, session_id: str, expires_at: int, vad: VadConfig) -> Json:
         """Return the session as the client sees it. `vad` is the default detection."""

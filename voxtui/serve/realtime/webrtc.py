@@ -55,8 +55,7 @@ DECODING_SECONDS = 2.0
 MOST_MESSAGES = 1000
 
 MOST_RECEIVED = 2000
-"""Maximum messages and packets (20 ms) that wait for the session. It takes none while it is loading
-or ending."""
+"""Maximum messages and packets (20 ms) that wait while the session is loading or ending."""
 
 MOST_BUFFERED = 4 * 2**20
 
@@ -74,10 +73,7 @@ Received: TypeAlias = "str | bytes | Samples"
 
 
 class Call:
-    """A transport. It offers `addresses` of this machine, or all of them (None).
-
-    Used by the event loop's thread.
-    """
+    """A transport on `addresses` of this machine, or on all (None), for the event loop's thread."""
 
     def __init__(self, addresses: list[str] | None) -> None:
         self.output = OutputBuffer()

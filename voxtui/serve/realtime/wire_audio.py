@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
 
 MOST_WAITING = 4 * 2**20
-"""Maximum bytes of speech that wait for a slow client: 87 s at 24 kHz. Beyond it the voice waits.
-"""
+"""Maximum bytes of speech that wait for a slow client before the voice waits: 87 s at 24 kHz."""
 
 POLL_SECONDS = 0.02
 

@@ -29,8 +29,7 @@ _TWO_READINGS = re.compile(
     r"(?:^|[-+*/^(])-[\d.]+[\^²³]|[\^²³](?:[\d.]+\^|\^)|\^[\d.]+[²³]|\^\(.*\)[\^²³]"
     r"|[²³]{3}|\)[²³]{2}"
 )
-"""Matches expressions with two readings, such as `minus two squared`. `2 cubed squared` has only
-one."""
+"""Matches expressions with two readings, such as `minus two squared`."""
 
 _MOST_BITS = 4000
 

@@ -86,12 +86,10 @@ def approvals_file() -> Path:
 
 def read_approvals(path: Path) -> tuple[AllowedTool, ...]:
     """Return the approvals, none if the file is missing. Raises InputError."""
+    with file_errors(path, "read"):
+        data = read_file(path, FILE_BYTES, missing=b"[]")
     try:
-        return msgspec.json.decode(read_file(path, FILE_BYTES), type=tuple[AllowedTool, ...])
-    except FileNotFoundError:
-        return ()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
+        return msgspec.json.decode(data, type=tuple[AllowedTool, ...])
     except (msgspec.MsgspecError, RecursionError) as error:
         raise InputError(
             f"{path}: is damaged, so no tool of a server is allowed.",

@@ -29,8 +29,7 @@ CONNECT_SECONDS = 30.0
 """Maximum time for the start of a server before a call."""
 
 INSTALL_SECONDS = 180.0
-"""Maximum time for the start before a server's tools are allowed: `npx` and `uvx` install it then.
-"""
+"""Maximum time for a start in which `npx` or `uvx` may install the server."""
 
 CALL_SECONDS = 30.0
 

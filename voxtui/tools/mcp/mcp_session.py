@@ -34,8 +34,7 @@ END_SECONDS = 0.2
 """Time for a process to end after stdin was closed and SIGTERM was sent, before SIGKILL."""
 
 _WATCHED = '(read _ < /dev/fd/{}; kill -9 0) < /dev/null > /dev/null 2>&1 & exec "$0" "$@"'
-"""The command that runs a program, and ends its process group when a pipe of ours closes, however
-voxtui ends."""
+"""Runs a program, and ends its process group once a pipe of ours closes, however voxtui ends."""
 
 MOST_LISTED = 500
 

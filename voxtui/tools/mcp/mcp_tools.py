@@ -33,10 +33,7 @@ _SAY_NOTHING = COMMON_WORDS | set(
 def mcp_tools(
     servers: Sequence[McpServer], approvals: Iterable[AllowedTool], connections: McpServers
 ) -> tuple[Tool, ...]:
-    """Return the allowed tools of the configured servers.
-
-    Omits tools that were allowed for another command or address.
-    """
+    """Return the tools allowed for the present command or address of a configured server."""
     configured = {server.name: server for server in servers}
     tools: dict[str, Tool] = {}
     for allowed in approvals:

@@ -61,8 +61,7 @@ class Paragraph:
         self.spaced = spaced
         self.muted = muted
         self.lit: int | None = None
-        """the number of characters at the beginning of a muted entry that are drawn not muted; a
-        change wraps nothing"""
+        """the number of first characters of a muted entry that are drawn not muted"""
         self.lines: list[Line] = []
         """the wrapped lines; empty if they must be wrapped before the next drawing"""
         self.height = 0

@@ -18,8 +18,7 @@ DROPPED_ENTRIES = 100
 """Number of entries dropped at a time. Dropping moves every line, so it must be rare."""
 
 WRAPPED_ENTRIES = 200
-"""Number of newest entries that stay wrapped. Older ones are wrapped again when they come into
-view."""
+"""Number of newest entries that stay wrapped. Older ones are wrapped when they are in view."""
 
 
 class Transcript(DrawnEntries, can_focus=True):

@@ -20,8 +20,7 @@ LONGEST_WAVE = 20
 """Maximum cells of the waveform. The length in seconds must fit beside it in 80 columns."""
 
 LONGEST_LIT = 2_000
-"""Maximum characters of an answer that lights up as it is spoken, because each step scans all of
-it."""
+"""Maximum characters of an answer that lights up, because each step scans all of it."""
 
 LONGEST_MARKDOWN = 20_000
 """Maximum characters of an answer with rendered Markdown, because parsing delays the next keys."""

@@ -58,10 +58,7 @@ class FullView(Vertical):
 
 
 class LatencyPanel(Container):
-    """The times of this turn, live, and those of the last turns.
-
-    As a line it is `strip`, which stands elsewhere on the screen.
-    """
+    """The times of this turn, live, and of the last ones. The line is `strip`, placed elsewhere."""
 
     def __init__(self, targets: Targets, more: str = "") -> None:
         super().__init__()
