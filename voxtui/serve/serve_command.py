@@ -128,11 +128,7 @@ def recognising_brain(config: Config) -> str:
 
 
 def key(serve: ServeConfig) -> tuple[str | None, bool]:
-    """Return the key that clients need, and whether it is new.
-
-    There is no key on loopback and on a Unix socket. Elsewhere it is that of VOXTUI_API_KEY, or a
-    new one.
-    """
+    """Return the key of clients, None on loopback and a Unix socket, and whether it is new."""
     if serve.uds or is_loopback_host(serve.host):
         return None, False
     if given := os.environ.get(KEY_VARIABLE):

@@ -172,10 +172,7 @@ class Transcriptions(Endpoint):
         await answer.finish(upload.sound_seconds, stages)
 
     async def _recognise(self, upload: Upload, answer: TranscriptionAnswer) -> bool:
-        """Recognise the file while it arrives. Return False if it arrives too slowly for that.
-
-        Raises HttpError and Disconnected.
-        """
+        """Recognise the file as it arrives; False: too slowly. Raises HttpError, Disconnected."""
         async with self.pool.lend(upload.exchange) as parts:
             return await to_thread.run_sync(self._segments, upload, answer, parts)
 
@@ -235,10 +232,7 @@ class Upload:
         self._bytes = 0
 
     async def take(self, data: bytes) -> bool:
-        """Store the next bytes. Return True once, when the recogniser can begin.
-
-        Raises HttpError (413) for a file that is too large, and OSError.
-        """
+        """Store bytes; True once the recogniser can begin. Raises HttpError (413) and OSError."""
         self._bytes += len(data)
         self._check_size()
         await to_thread.run_sync(self._spool.write, data)
