@@ -145,7 +145,7 @@ class OneAfterAnother:
         out: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
         def generate() -> None:
-            sampling = self._config.generation.sampling()
+            sampling = self._config.generation.sampling(EmbeddedBrain.name)
             self._chat.run(
                 ChatRequest(prompt, sampling, tokens),
                 lambda done, total: False,

@@ -237,6 +237,10 @@ def test_a_question_about_what_was_corrected_stands_after_the_correction() -> No
     [
         "Was I too harsh?",
         "I bake bread. What is my job?",
+        "My daughter plays cello, what does she play?",
+        "My parents live in Kent. Where do they live?",
+        "My boss, Ms Gray, is from York. Where is she from?",
+        "The plumber who came on Monday charged me eighty, how much did he charge?",
         "If it is cold, what do I wear?",
         "Who can fix my bike?",
         "Does my dog dream?",

@@ -16,7 +16,7 @@ from voxtui.settings.schema import (
     Targets,
     TargetsConfig,
 )
-from voxtui.settings.sources import load_config
+from voxtui.settings.sources import load_config, options_of
 
 SHIPPED = Path(__file__).parents[2] / "config.toml"
 
@@ -59,14 +59,8 @@ def test_the_commented_targets_are_the_defaults_of_each_brain():
 
 
 def test_each_named_brain_has_targets():
-    names = set(load_names())
+    names = set(options_of("brain.name"))
     assert names == set(TARGETS) | {"auto"}
-
-
-def load_names():
-    from voxtui.settings.sources import options_of
-
-    return options_of("brain.name")
 
 
 def test_the_defaults_of_the_targets_depend_on_the_brain():
@@ -98,6 +92,12 @@ def test_the_ultra_preset_asks_for_one_short_sentence_with_little_variation():
     assert (ultra.min_new_tokens, ultra.max_new_tokens, ultra.one_sentence) == (2, 25, True)
     assert (ultra.temperature, ultra.top_p, ultra.top_k) == (0.05, 0.9, 30)
     assert ultra.repetition_penalty == 1.2
+
+
+def test_the_embedded_brain_takes_the_likeliest_token_unless_a_temperature_is_set():
+    for preset in options_of("generation.preset"):
+        assert GenerationConfig(preset=preset).sampling("embedded").temperature == 0
+    assert GenerationConfig(temperature=0.7).sampling("embedded").temperature == 0.7
 
 
 @pytest.mark.parametrize(

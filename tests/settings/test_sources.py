@@ -173,11 +173,13 @@ def test_every_value_in_force_has_a_source():
     values = in_force("generation.preset=ultra", "generation.top_k=7", "brain.name=voxtral",
                       "targets.total_ms=900")  # fmt: skip
     assert values["generation.preset"] == ("ultra", "--set")
-    assert values["generation.max_new_tokens"] == (25, "preset ultra")
+    assert values["generation.max_new_tokens"] == (25, "preset ultra of the voxtral brain")
     assert values["generation.top_k"] == (7, "--set")
     assert values["targets.ttft_ms"] == (100, "default of the voxtral brain")
     assert values["targets.total_ms"] == (900, "--set")
     assert in_force()["targets.ttft_ms"] == (300, "default of the embedded brain")
+    assert in_force()["generation.temperature"] == (0, "preset balanced of the embedded brain")
+    assert in_force("brain.name=remote")["generation.temperature"][0] == 0.2
 
 
 # Text values.

@@ -139,20 +139,26 @@ def is_untold(words: str, past: Past, instruction: str = "") -> bool:
     said something that has to do with it, if a text is attached, or if the instruction is about
     somebody or shares a word with the question.
     """
-    parts = [_plain(part) for part in re.split("[.,;:!?]+(?: +|$)", words.lower()) if part]
-    asked = [found["question"] for part in parts if (found := _asked(part))]
-    others = [part for part in parts if not _asked(part)]
-    question = asked[-1] if asked else ""
-    topics = [found["topic"] for part in others if (found := _WORDS["topic"].match(part))]
+    parts = [_plain(part) for part in re.split("[.,;:!?]+(?: +|$)", words.lower())]
+    parts = [part for part in parts if not _has(part, "aside")]
+    asked = {part: found["question"] for part in parts if (found := _asked(part))}
+    if not asked:
+        return False
+    last = parts.index([*asked][-1])
+    topics = [part for part in parts[max(last - 1, 0) : last + 2] if part not in asked]
+    topics = [part for part in topics if _has(part, "topic")]
+    others = [part for part in parts if part not in asked and part not in topics]
+    question = asked[parts[last]]
     if _has(question, "back"):
         said = [*(_plain(turn.user_text) for turn in past[-1:]), *others]
         if _has(question, "their") and said and _has(said[-1], "denied"):
             return True
-        question = " ".join((*asked, *topics))
+        about = (_WORDS["topic"].sub(r"\g<topic>", topic) for topic in topics)
+        question = " ".join((*asked.values(), *about))
     of_user = _has(question, "we") or _has(_WORDS["anybody"].sub("", question), "first")
     if not of_user or _has(question, "advice"):
         return False
-    nothing = ("mentions", "topic", *(() if _has(question, "exists") else ("denied",)))
+    nothing = ("mentions", *(() if _has(question, "exists") else ("denied",)))
     others = [part for part in others if not any(_has(part, words) for words in nothing)]
     if any(_has(other, "frames") or _has(other, "of_user") for other in others):
         return False

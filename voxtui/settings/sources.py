@@ -338,7 +338,10 @@ def _assemble(settings: Mapping[str, Setting]) -> Config:
 def _in_force(config: Config, settings: Mapping[str, Setting]) -> Iterator[Setting]:
     brain = config.brain.name if config.brain.name in TARGETS else DEFAULT_BRAIN
     defaults = {
-        "generation": (config.generation.sampling(), f"preset {config.generation.preset}"),
+        "generation": (
+            config.generation.sampling(brain),
+            f"preset {config.generation.preset} of the {brain} brain",
+        ),
         "history": (
             HistoryConfig(max_tokens=config.history.tokens(brain)),
             f"default of the {brain} brain",

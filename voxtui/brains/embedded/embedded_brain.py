@@ -103,7 +103,7 @@ class EmbeddedBrain:
         self._fetches = fetches and known is not None
         self._notify = notify
         self._opening = known.opening if known else ""
-        self._sampling = config.generation.sampling()
+        self._sampling = config.generation.sampling(self.name)
         self._instruction = instruction(config)
         self._examples = examples(config)
         if self._language != "en":  # the examples are English, and so would be the answers
