@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import re
 import shutil
 import sys
 import threading
@@ -34,6 +33,7 @@ from voxtui.settings.schema import LANGUAGES, AudioConfig, Config
 from voxtui.skills.rules.spoken import spoken_list
 from voxtui.terminal.capabilities import can_show_screen, reports_key_release
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
+from voxtui.tools.machine import free_memory
 from voxtui.voices.espeak import VOICES, find_program
 from voxtui.voices.kokoro import check_installed
 from voxtui.wiring import build_microphone, check_voice
@@ -271,9 +271,8 @@ def _memory_amounts() -> Iterator[tuple[str, float]]:
         yield "in all", whole / 1e9
         if limit is not None and limit < whole:
             yield "allowed to this container or control group", limit / 1e9
-    with suppress(OSError):
-        if kilobytes := re.search(r"MemAvailable: +(\d+)", Path("/proc/meminfo").read_text()):
-            yield "free", int(kilobytes[1]) * 1024 / 1e9
+    if (free := free_memory()) is not None:
+        yield "free", free / 1e9
 
 
 def control_group_limit(groups: Path, mount: Path) -> int | None:
