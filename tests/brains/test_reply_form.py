@@ -303,11 +303,29 @@ def _row(line: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "taken", "wrong"), [("first", 44, 0), ("second", 59, 0), ("unseen", 38, 1)]
+    ("name", "taken", "wrong"),
+    [("first", 45, 0), ("second", 60, 0), ("unseen", 50, 0), ("unseen_later", 49, 2)],
 )
 def test_dangers_get_a_fixed_answer_and_other_words_none(name: str, taken: int, wrong: int) -> None:
     assert sum(map(bool, map(danger_form, DANGERS[name]["dangers"]))) >= taken
     assert sum(map(bool, map(danger_form, DANGERS[name]["harmless"]))) <= wrong
+
+
+@pytest.mark.parametrize(
+    ("before", "words", "taken"),
+    [
+        ("I'm cleaning the bath with vinegar.", "And with bleach?", True),
+        ("Can I give my dog a carrot?", "What about grapes?", True),
+        ("Can I give my dog chocolate?", "And a carrot?", False),
+        ("I'm cleaning the bath with vinegar.", "And what's for lunch?", False),
+        ("I'm cleaning the bath with vinegar.", "Who sang Bleach?", False),
+    ],
+)
+def test_a_question_that_goes_on_is_dangerous_with_the_words_before(
+    before: str, words: str, taken: bool
+) -> None:
+    assert not danger_form(words)
+    assert bool(danger_form(words, turns(before))) == taken
 
 
 @pytest.mark.parametrize(

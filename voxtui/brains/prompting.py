@@ -25,6 +25,8 @@ EXAMPLES = (
         "Then have it indoors: spread the blanket on the floor, open the window, and keep "
         "the same food and the card game.",
     ),
+    ("Nothing sweet for me tonight, please.", "All right, nothing sweet tonight."),
+    ("What could I have with a cup of tea?", "Some salted nuts, or a piece of cheese on toast."),
     (
         "Spiders are insects with six legs, right?",
         "No, a spider has eight legs, so it isn't an insect.",
@@ -52,15 +54,14 @@ EXAMPLES = (
         "I'll charge my phone in the bath tonight.",
         "Please don't! Water and electricity together can kill you. Leave it in another room.",
     ),
-    ("Nothing sweet for me tonight, please.", "All right, nothing sweet tonight."),
-    ("What could I have with a cup of tea?", "Some salted nuts, or a piece of cheese on toast."),
 )
 """Past turns that show a small model how to talk, and what it cannot know or do.
 
 An instruction alone does not teach it that. Few refuse, because the model refused more after six of
 which four did. They hold no name, place, relative, animal or job of the user, because a small model
 takes a fact of an example for the user's own, even if it was only asked for ("Do I have a
-garden?"). They are few, because each later token attends to all of them."""
+garden?"). They are few, because each later token attends to all of them. The one about tea is not
+the last, because short answers take words of the last ("Black tea." for black and white)."""
 
 EXAMPLE_CLOCK = "(It is Friday, 6 June 2025, 08:41.)"
 """The time before the first example, else a small model repeats that of the first turn."""

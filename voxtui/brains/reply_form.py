@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -230,23 +230,27 @@ _DANGERS = tomllib.loads(Path(__file__).with_name("dangers.toml").read_text(enco
 
 
 @cache
-def _dangers() -> tuple[tuple[ReplyForm, re.Pattern[str]], ...]:
-    """Return the fixed answers, each with the pattern of the words that it answers."""
-    return tuple(
-        (
-            ReplyForm(table["answer"], most=len(_SENTENCE.findall(table["answer"]))),
-            re.compile(_with_parts("|".join(table["words"]), _DANGERS["parts"])),
-        )
-        for table in (_DANGERS["despair"], _DANGERS["emergency"], _DANGERS["danger"])
-    )
+def _search(words: str) -> Callable[[str], re.Match[str] | None]:
+    return re.compile(rf" (?:{_with_parts(words, _DANGERS['parts'])})\b").search
 
 
-def danger_form(words: str) -> ReplyForm | None:
+def danger_form(words: str, past: Past = ()) -> ReplyForm | None:
     """Return the form of a fixed answer if a wrong one could hurt somebody, else None."""
-    plain = _plain(words)
-    if len(words) > LONGEST_REQUEST or re.search(_DANGERS["unless"], plain):
+    if len(words) > LONGEST_REQUEST:
         return None
-    return next((form for form, pattern in _dangers() if pattern.search(plain)), None)
+    plain = f" {_plain(words)}".replace("-", " ")
+    follows = past and _search(_DANGERS["follows"])(plain)
+    if follows and not danger_form(said := past[-1].user_text):  # "And with bleach?"
+        plain = f" {_plain(said)}{plain}"
+
+    def has(one: str) -> re.Match[str] | None:
+        return _search(one)(plain)
+
+    for table in (_DANGERS["despair"], _DANGERS["emergency"], _DANGERS["danger"]):
+        may = "needs" not in table or has(table["needs"])
+        if may and any(all(map(has, row)) for row in table["rows"]) and not has(table["unless"]):
+            return ReplyForm(table["answer"], most=len(_SENTENCE.findall(table["answer"])))
+    return None
 
 
 def reply_form(words: str, past: Sequence[str] = ()) -> ReplyForm:

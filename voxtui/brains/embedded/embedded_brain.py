@@ -353,7 +353,7 @@ class EmbeddedBrain:
         if own is None:  # the user's own instruction stands without the examples
             own = "" if self._examples else self._instruction
         if self._language == "en" and not options.json_schema:
-            if options.instruction is None and (form := danger_form(words)):
+            if options.instruction is None and (form := danger_form(words, past)):
                 return form
             if is_untold(words, past, own):
                 return UNTOLD
