@@ -138,6 +138,10 @@ def test_what_was_told_of_others_tells_nothing_of_the_one_who_is_asked_about() -
     assert is_untold("What is my doctor called?", turns(asked))
     assert is_untold("What is my doctor called?", turns(asked, "Tell me a joke."))
     assert not is_untold("What is my doctor called?", turns(asked, "It's Patel."))
+    assert not is_untold("What is my sister called?", turns("I wonder if my sister Eva comes."))
+    assert not is_untold("Where did I park?", turns("Where did I park?", "In the garage, I think."))
+    assert not is_untold("What car did I buy?", turns("I bought a Ford yesterday."))
+    assert not is_untold("What is my PIN?", turns("I'd like you to remember my PIN is 4711."))
 
 
 @pytest.mark.parametrize(
@@ -307,7 +311,7 @@ def _row(line: str) -> tuple[str, str]:
         ("unseen_later", 50, 2),
         ("fifth", 50, 0),
         ("unseen_last", 45, 0),
-    ],  # fmt: skip
+    ],
 )
 def test_dangers_get_a_fixed_answer_and_other_words_none(name: str, taken: int, wrong: int) -> None:
     assert sum(map(bool, map(danger_form, DANGERS[name]["dangers"]))) >= taken

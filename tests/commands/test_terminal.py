@@ -1,6 +1,5 @@
 """Questions to the terminal outside of the screen."""
 
-import curses
 import sys
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from tests.ui.pseudo_terminal import PseudoTerminal
 from voxtui.terminal.capabilities import (
     can_show_screen,
-    colours,
     grants_release,
     reports_key_release,
 )
@@ -48,15 +46,6 @@ def test_a_terminal_is_queried_and_restored(releases, printed):
         there.until(lambda: printed.encode() in there.output)
         there.until(there.restored)
         assert b"^[" not in there.output  # no answer was echoed
-
-
-def test_colours_come_from_the_environment_or_from_terminfo(monkeypatch):
-    monkeypatch.setenv("COLORTERM", "truecolor")
-    assert colours() == 1 << 24
-    monkeypatch.delenv("COLORTERM")
-    monkeypatch.setattr(curses, "setupterm", lambda fd: None)
-    monkeypatch.setattr(curses, "tigetnum", {"colors": 256}.__getitem__)
-    assert colours() == 256
 
 
 @pytest.mark.parametrize(("term", "can"), [("xterm", True), ("dumb", False), ("", False)])

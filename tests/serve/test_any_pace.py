@@ -23,10 +23,6 @@ from voxtui.serve.realtime.session_settings import RATE
 WORDS_OF_ITEM = "conversation.item.input_audio_transcription.completed"
 NO_WORDS = "conversation.item.input_audio_transcription.failed"
 
-SLACK_MS = 96
-"""An utterance begins and ends at a frame of 32 ms, so it may have one at each end, and the
-converter's delay."""
-
 
 class EarBrain(ScriptedBrain):
     """FakeBrain that writes down what it was given to recognise, each utterance once."""

@@ -140,7 +140,7 @@ def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(arguments, words, m
 
 
 def test_sessions_that_do_not_fit_the_memory_are_refused_and_others_announced(monkeypatch):
-    monkeypatch.setattr("voxtui.serve.serve_command.free_gb", lambda: 7.0)
+    monkeypatch.setattr(Path, "read_text", lambda path: "MemAvailable:    7000000 kB\n")
 
     def check(sessions: int) -> str:
         brain = BrainConfig(name="embedded")
@@ -149,4 +149,4 @@ def test_sessions_that_do_not_fit_the_memory_are_refused_and_others_announced(mo
     with pytest.raises(InputError, match=r"64 sessions take about 96\.0 GB.*--sessions 4 fits"):
         check(64)
     assert check(1) == ""
-    assert check(4) == "4 sessions take about 6.0 GB of memory; 7.0 GB are free."
+    assert check(4) == "4 sessions take about 6.0 GB of memory; 7.2 GB are free."

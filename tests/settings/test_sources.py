@@ -301,7 +301,20 @@ def test_a_value_is_toml_or_bare_text(option, key, value):
         ),
         (
             '[[mcp.server]]\nname = "time"\ncommand = "x"\nargs = "y"',
-            "mcp.server[0].args: Expected `array`, got `str`. docs/tools.md shows an example.",
+            "mcp.server[0].args: must be a list. docs/tools.md shows an example.",
+        ),
+        (
+            '[[mcp.server]]\nname = "My Server"\ncommand = "x"',
+            "mcp.server[0].name: must be a letter and then at most 15 letters, digits and _, all "
+            "in lower case. docs/tools.md shows an example.",
+        ),
+        (
+            '[[mcp.server]]\nnme = "x"\ncommand = "x"',
+            "mcp.server[0]: unknown key nme. docs/tools.md shows an example.",
+        ),
+        (
+            '[[mcp.server]]\ncommand = "x"',
+            "mcp.server[0]: name is missing. docs/tools.md shows an example.",
         ),
         (
             '[tools]\nshared = ["disk", "a\\u0000b"]',

@@ -139,6 +139,17 @@ async def test_a_conversation_gets_another_name(home) -> None:
     assert [one.title for one in file.newest("sea")] == ["The sea"]
 
 
+async def test_a_name_that_is_written_faster_than_the_screen_is_kept_whole(home) -> None:
+    file = stored("First")
+    async with writing(config=KEEPS) as s:
+        await opened(s)
+        await s.press("f2")
+        for key, character in (("ctrl+u", "\x15"), ("S", "S"), ("e", "e"), ("enter", "\r")):
+            s.app.post_message(events.Key(key, character))
+        await until(s, lambda: titles(s) == ["Se"])
+    assert [one.title for one in file.newest()] == ["Se"]
+
+
 async def test_an_export_is_a_markdown_file(home) -> None:
     stored("First")
     async with writing(config=KEEPS) as s:

@@ -378,11 +378,9 @@ async def test_a_config_file_that_cannot_be_read_is_left_as_it_is(own_config):
 
 
 @pytest.mark.slow
-async def test_the_theme_of_the_config_is_used_and_an_unknown_one_is_named():
+async def test_the_theme_of_the_config_is_used():
     async with screen(config=Config(ui=UiConfig(theme="textual-light"))) as s:
         assert s.app.theme == "textual-light"
-    async with screen(config=Config(ui=UiConfig(theme="pink"))) as s:
-        assert "There is no theme 'pink'" in s.text
 
 
 async def test_the_first_screen_shows_how_to_talk_the_loading_and_the_privacy():

@@ -16,6 +16,7 @@ from textual.geometry import Region
 from tests.ui.conftest import screen
 from tests.ui.states import STATES, Clock, brought_about, frozen, make_app, turn
 from voxtui.settings.schema import Config, UiConfig
+from voxtui.settings.sources import options_of
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.themes import (
     ANSI_DARK,
@@ -58,6 +59,10 @@ PALETTES = {
 
 def offered() -> list[str]:
     return [name for name in theme_names() if name != AUTO]
+
+
+def test_the_configuration_knows_all_themes():
+    assert sorted(theme_names()) == options_of("ui.theme")
 
 
 def inks(app: VoxtuiApp) -> Iterator[tuple[str, Style]]:

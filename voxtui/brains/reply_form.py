@@ -153,8 +153,8 @@ def is_untold(words: str, past: Past, instruction: str = "") -> bool:
         said = [*(_plain(turn.user_text) for turn in past[-1:]), *others]
         if _has(question, "their") and said and _has(said[-1], "denied"):
             return True
-        about = (_WORDS["topic"].sub(r"\g<topic>", topic) for topic in topics)
-        question = " ".join((*asked.values(), *about))
+        topics = [_WORDS["topic"].sub(r"\g<topic>", topic) for topic in topics]
+        question = " ".join((*asked.values(), *topics))
     of_user = _has(question, "we") or _has(_WORDS["anybody"].sub("", question), "first")
     if not of_user or _has(question, "advice"):
         return False
@@ -186,13 +186,17 @@ _THINGS = [
 ]
 
 
+_NAMES = re.compile(r",|\w (?!I\b)[A-Z]")
+
+
 def _may_tell(turn: PastTurn, question: str, before: str) -> bool:
     """Return True if what the user said in `turn`, after `before`, may answer the question."""
     words = turn.user_text
     if turn.attached or turn.calls or not words or words.startswith(AUDIO_INPUT):
         return True
-    sentences = map(_plain, re.findall(r"[^.!?]+(?![^.!?]|[.!]*\?)", words))
-    told = [one for one in sentences if not _has(one, "question") and not _asked(one)]
+    sentences = re.findall(r"[^.!?]+(?![^.!?]|[.!]*\?)", words)
+    told = [_plain(one) for one in sentences if _NAMES.search(one) or not _asked(_plain(one))]
+    told = [one for one in told if not _has(one, "question")]
     if not _has(question, "exists"):
         told = [_WORDS["denied"].sub("", one) for one in told]
     if told and _has(told[0], "replies") and _asked(before):

@@ -38,7 +38,8 @@ def list_conversations(words: str, keeps: bool, as_json: bool) -> None:
         click.echo("There are more: voxtui history WORDS", err=True)
     elif not found:
         nothing = "No conversation is stored yet." if keeps else NOT_KEPT
-        click.echo("No match." if words else nothing, err=True)
+        no_match = f'No match for "{words}". --export N prints a conversation by its number.'
+        click.echo(no_match if words else nothing, err=True)
 
 
 def show(number: int) -> None:

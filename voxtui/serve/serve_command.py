@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import socket
 import ssl
@@ -16,6 +15,7 @@ import click
 from voxtui.errors import InputError, ModelError, how_to_install
 from voxtui.settings.paths import user_path
 from voxtui.settings.urls import is_loopback_host
+from voxtui.tools.machine import free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,24 +104,14 @@ def check_memory(config: Config) -> str:
     sessions, each = config.serve.sessions, SESSION_GB.get(recognising_brain(config))
     if sessions == 1 or each is None:
         return ""
-    needed, free = sessions * each, free_gb()
-    there = "" if free is None else f"; {free:.1f} GB are free"
-    if free is not None and needed > free:
+    needed, free = sessions * each, free_memory()
+    there = "" if free is None else f"; {free / 1e9:.1f} GB are free"
+    if free is not None and needed > free / 1e9:
         raise InputError(
             f"{sessions} sessions take about {needed:.1f} GB of memory{there}.",
-            f"--sessions {max(1, int(free / each))} fits.",
+            f"--sessions {max(1, int(free / 1e9 / each))} fits.",
         )
     return f"{sessions} sessions take about {needed:.1f} GB of memory{there}."
-
-
-def free_gb() -> float | None:
-    """Return the available memory in gigabytes, or None if the system does not report it."""
-    try:
-        text = Path("/proc/meminfo").read_text()
-    except OSError:
-        return None
-    kilobytes = re.search(r"MemAvailable: +(\d+)", text)
-    return int(kilobytes[1]) / 1e6 if kilobytes else None
 
 
 def recognising_brain(config: Config) -> str:
@@ -138,11 +128,7 @@ def recognising_brain(config: Config) -> str:
 
 
 def key(serve: ServeConfig) -> tuple[str | None, bool]:
-    """Return the key that clients need, and whether it is new.
-
-    There is no key on loopback and on a Unix socket. Elsewhere it is that of VOXTUI_API_KEY, or a
-    new one.
-    """
+    """Return the key of clients, None on loopback and a Unix socket, and whether it is new."""
     if serve.uds or is_loopback_host(serve.host):
         return None, False
     if given := os.environ.get(KEY_VARIABLE):

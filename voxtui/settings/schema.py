@@ -309,7 +309,7 @@ class ServeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _COMMAND_KEY = re.compile(r"ctrl\+[abd-gk-y]|f[1-9]|f1[0-2]")
-"""Matches a command's key: not ctrl+c, h, i, j, m or z, which copy, erase, complete, or suspend"""
+"""Matches a command's key: not ctrl+c, h, i, j, m or z, which copy, erase, complete, or suspend."""
 
 
 class KeysConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -348,7 +348,16 @@ class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ]
     ] = "space"
     save_dir: str = ""
-    theme: Project[Annotated[str, Meta(min_length=1)]] = "auto"
+    # Ours, and those of Textual: `voxtui config` checks a name without the screen's packages.
+    theme: Project[
+        Literal[
+            "auto", "voxtui-dark", "voxtui-light", "ansi-dark", "ansi-light",
+            "atom-one-dark", "atom-one-light", "catppuccin-frappe", "catppuccin-latte",
+            "catppuccin-macchiato", "catppuccin-mocha", "dracula", "flexoki", "gruvbox", "monokai",
+            "nord", "rose-pine", "rose-pine-dawn", "rose-pine-moon", "solarized-dark",
+            "solarized-light", "textual-dark", "textual-light", "tokyo-night",
+        ]
+    ] = "auto"  # fmt: skip
     motion: Project[bool] = True
     captions: bool = True
     panel: Project[Literal["auto", "line", "glance", "lab"]] = "auto"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,16 @@ RETIRED_VALUES = {"brain.voxtral.fast": {"auto": True, "off": False}}
 
 IGNORED_FILE = Path("config.toml")
 """A file of the current directory that is not read, because many programs use this name."""
+
+PLAIN = (
+    (r"Expected `str` matching regex .*,(\d+)}\$'",
+     r"must be a letter and then at most \1 letters, digits and _, all in lower case"),
+    ("Expected `str`, got `.*`", "must be text"),
+    ("Expected `array`, got `.*`", "must be a list"),
+    ("Object contains unknown field `(.*)`", r"unknown key \1"),
+    ("Object missing required field `(.*)`", r"\1 is missing"),
+)  # fmt: skip
+"""What msgspec says of an entry in a list, and our words for it."""
 
 LONGEST_SHOWN = 60
 """Maximum characters of an invalid key or value in a message."""
@@ -220,6 +231,8 @@ def _checked(place: str, key: str, value: Any) -> Any:
     except msgspec.ValidationError as error:
         if isinstance(value, list) and reason.startswith("must be a list"):
             detail, _, entry = str(error).partition(" - at `$")
+            for pattern, plain in PLAIN:
+                detail = re.sub(pattern, plain, detail)
             raise ConfigError(
                 f"{place}: {key}{entry.rstrip('`')}: {detail}.", "docs/tools.md shows an example."
             ) from error

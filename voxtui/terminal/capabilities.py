@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import curses
 import os
 import re
 import select
@@ -57,13 +56,3 @@ def _query(read_fd: int, write_fd: int, query: bytes) -> bytes:
     finally:
         termios.tcsetattr(read_fd, termios.TCSAFLUSH, settings)
     return answer
-
-
-def colours() -> int:
-    if os.environ.get("COLORTERM") in ("truecolor", "24bit"):
-        return 1 << 24
-    try:
-        curses.setupterm(fd=1)
-        return max(2, curses.tigetnum("colors"))
-    except curses.error:  # TERM names no known terminal
-        return 2

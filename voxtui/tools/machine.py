@@ -7,6 +7,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Event as Flag
 
@@ -50,13 +51,19 @@ def disk() -> ToolResult:
     return ToolResult(said, said)
 
 
+def free_memory() -> int | None:
+    """Return the available memory in bytes, or None if the system does not report it."""
+    with suppress(OSError):
+        if found := re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text()):
+            return int(found[1]) * 1024  # a kB of Linux
+    return None
+
+
 def memory() -> ToolResult:
-    try:
-        sizes = dict(re.findall(r"(\w+): +(\d+) kB", Path("/proc/meminfo").read_text()))
-        free, total = (_gigabytes(1024 * int(sizes[name])) for name in ("MemAvailable", "MemTotal"))
-    except (OSError, KeyError) as error:
-        raise InputError("This system does not say how much memory is free.") from error
-    said = f"{free} of {total} of memory are free."
+    if (free := free_memory()) is None:
+        raise InputError("This system does not say how much memory is free.")
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    said = f"{_gigabytes(free)} of {_gigabytes(total)} of memory are free."
     return ToolResult(said, said)
 
 

@@ -47,7 +47,7 @@ from voxtui.ui.status import LEVEL_SECONDS, Status
 from voxtui.ui.talk.pasted import FIELD_CHARACTERS, joined_lines
 from voxtui.ui.talk.talk import PushToTalk
 from voxtui.ui.talk.talkbar import TalkBar
-from voxtui.ui.themes import AUTO, AVAILABLE, theme_named
+from voxtui.ui.themes import theme_named
 from voxtui.ui.widgets.messages import Messages
 from voxtui.ui.widgets.timers import SNOOZE_KEY, Timers
 
@@ -129,8 +129,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
     def on_mount(self) -> None:
         ui = self.session.config.ui
-        if ui.theme not in (AUTO, *AVAILABLE):
-            self.status.show_problem(f"There is no theme {ui.theme!r} (ui.theme).")
         if not ui.motion:
             self.animation_level = "none"
             self.bar.field.cursor_blink = False

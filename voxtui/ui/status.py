@@ -217,10 +217,7 @@ class Status:
             self._show_peak(level)
 
     def check_level(self, microphone: str, announce: bool) -> None:
-        """Detect a microphone without any sound; report the level of any other if `announce`.
-
-        Only digital silence counts, because the user may not have spoken yet.
-        """
+        """Detect a digitally silent microphone; report the level of any other if `announce`."""
         if self.level.name != microphone or not self._transcript.is_attached:
             return
         self.level.hear(self._session.engine.level)  # a busy machine may have had no tick

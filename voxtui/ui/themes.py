@@ -137,10 +137,7 @@ def theme_named(name: str) -> str:
 
 
 def theme_of_terminal(color_system: str | None) -> str:
-    """Return the theme for a terminal of `color_system`, as rich names it.
-
-    The last field of COLORFGBG, which some terminals set, shows a light ground.
-    """
+    """Return the theme for rich's `color_system`. COLORFGBG shows a light ground."""
     light = os.environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
     if color_system in (None, "standard"):
         return ANSI_LIGHT if light else ANSI_DARK

@@ -43,12 +43,28 @@ def llama() -> Iterator[Llama]:
     llama.close()
 
 
-OWNER = """
+OWNER = '''
 import sys
 import threading
 from pathlib import Path
+from voxtui.brains.embedded import chat_process
 from voxtui.brains.embedded.chat_process import ChatRequest, Llama
 from voxtui.settings.schema import Config
+
+if sys.argv[2] == "reads a batch for ever":
+    chat_process.SERVE = """
+import sys, time
+from multiprocessing.connection import Connection
+from voxtui.brains.embedded import chat_server
+
+class Stuck:
+    def handle_completions(self, completion, take):
+        take({"prompt_progress": {"processed": 1, "total": 2}})
+        time.sleep(10**6)
+
+chat_server.load = lambda setup: Stuck()
+chat_server.serve(Connection(int(sys.argv[1])))
+"""
 
 def tell():
     print(llama.pid, flush=True)
@@ -62,15 +78,22 @@ class Telling(threading.Event):
         tell()
 
 llama = Llama(512)
-llama.load(Path(sys.argv[1]), Telling() if sys.argv[2] != "talks" else threading.Event())
+llama.load(Path(sys.argv[1]), Telling() if sys.argv[2].startswith("loads") else threading.Event())
 sampling = Config().generation.sampling()
-llama.run(ChatRequest("Once", sampling, 400, True), lambda done, total: False, say)
-"""
+stuck = sys.argv[2] == "reads a batch for ever"
+llama.run(ChatRequest("Once", sampling, 400, True), lambda done, total: stuck and tell(), say)
+'''
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux")
 @pytest.mark.parametrize(
-    "when", ["loads", "loads for ever", pytest.param("talks", marks=pytest.mark.slow)]
+    "when",
+    [
+        "loads",
+        "loads for ever",
+        "reads a batch for ever",
+        pytest.param("talks", marks=pytest.mark.slow),
+    ],
 )
 def test_the_chat_process_ends_with_its_parent_also_if_that_is_killed(
     when: str, tmp_path: Path

@@ -109,7 +109,7 @@ def test_only_the_weights_of_the_language_model_become_fp8(
         assert layer.norm.dtype == torch.float32
     assert decoder.head.dtype == decoder.embedding.dtype == torch.float32
     assert embedder.encoder.dtype == torch.float32
-    assert {weight.dtype for weight in embedder.encoder.encoder.parameters()} == {torch.float32}
+    assert {layer.qkv[0].dtype for layer in embedder.encoder.layers} == {torch.float32}
     assert "fp8" in brain.description
 
 

@@ -216,7 +216,7 @@ class Llama:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", SERVE, str(theirs.fileno())],
                 cwd=folder,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # it ends with this pipe
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 process_group=0,  # so that it gets no Ctrl-C
@@ -246,8 +246,8 @@ class Llama:
             self._pipe.close()
             self._pipe = None
         if self._process is not None:
-            self._process.kill()  # it has nothing to save
-            self._process.wait()
+            with self._process:  # closes its standard input, and waits
+                self._process.kill()  # it has nothing to save
             self._process = None
 
     def run(

@@ -6,8 +6,9 @@ import fcntl
 import json
 import os
 import resource
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+import select
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from multiprocessing.connection import Connection
@@ -67,12 +68,12 @@ class Server(Protocol):
 def serve(pipe: Connection) -> None:
     """Load the model, then answer one request after another until the pipe is closed."""
     with suppress(EOFError, OSError):
+        _end_with_voxtui()
         setup = pipe.recv()
         limit_memory(setup.path)
         try:
-            with _ended_with(pipe):
-                server = load(setup)
-                prepare(server, setup)
+            server = load(setup)
+            prepare(server, setup)
         except ModelError as error:
             pipe.send(Failure(error.message, error.hint))
             return
@@ -134,21 +135,15 @@ def limit_memory(path: Path) -> None:
             resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
-@contextmanager
-def _ended_with(pipe: Connection) -> Generator[None, None, None]:
-    """End this process once the other end of `pipe` is closed, even inside native code.
+def _end_with_voxtui() -> None:
+    """End this process once voxtui's end of its standard input is closed, even in native code.
 
-    A message would end it as well, but none is sent while the model loads.
+    By the other pipe it would end only after a batch or a token, on a busy machine seconds later.
     """
-    flags = fcntl.fcntl(pipe, fcntl.F_GETFL)
-    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(pipe, fcntl.F_SETFL, flags | os.O_ASYNC)  # sends SIGIO, which ends a process
-    if pipe.poll():
+    fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(0, fcntl.F_SETFL, os.O_ASYNC)  # sends SIGIO, which ends a process
+    if select.select([0], [], [], 0)[0]:
         os._exit(0)
-    try:
-        yield
-    finally:
-        fcntl.fcntl(pipe, fcntl.F_SETFL, flags)
 
 
 def load(setup: Setup) -> Server:

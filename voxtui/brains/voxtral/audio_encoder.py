@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from voxtui.brains.voxtral.graphs import Graphs, Record
 from voxtui.brains.voxtral.prompt import WINDOW_SAMPLES, WINDOW_TOKENS, PromptClip
@@ -20,24 +22,95 @@ if TYPE_CHECKING:
 
     from voxtui.dialogue.data import Samples
 
+Affine: TypeAlias = "tuple[Tensor, Tensor | None]"
+"""Weight and bias."""
+
 FFT, HOP, BINS = 400, 160, 128
 WINDOW_FRAMES = WINDOW_SAMPLES // HOP
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class EncoderLayer:
+    norm: Affine
+    qkv: Affine
+    """query, key and value weights joined: one product instead of three"""
+    out: Affine
+    mlp_norm: Affine
+    wide: Affine
+    narrow: Affine
+
+
 class AudioTower:
-    """The audio encoder and the projector of `model`: turns one window into embeddings."""
+    """Turns one window of features into embeddings for the language model.
+
+    Takes the weights out of `model`, whose own encoder is unusable afterwards.
+    """
 
     def __init__(self, model: VoxtralForConditionalGeneration) -> None:
-        self.encoder: Any = model.model.audio_tower
-        self._projector: Any = model.model.multi_modal_projector
-        self._stacked: int = self.encoder.config.intermediate_size
-        weight: Tensor = self._projector.linear_2.weight
-        self.device, self.dtype, self.width = weight.device, weight.dtype, len(weight)
+        audio: Any = model.config.audio_config
+        tower: Any = model.model.audio_tower
+        projector: Any = model.model.multi_modal_projector
+        self._heads: int = audio.encoder_attention_heads
+        self._stacked: int = audio.intermediate_size
+        self._convolutions = (_affine(tower.conv1), _affine(tower.conv2))
+        self._positions: Tensor = tower.embed_positions.weight.data
+        self.layers = [extract_weights(layer) for layer in tower.layers]
+        self._norm = _affine(tower.layer_norm)
+        self._projector = (_affine(projector.linear_1), _affine(projector.linear_2))
+        self.device: torch.device = self._positions.device
+        self.dtype: torch.dtype = self._norm[0].dtype
+        self.width: int = self._projector[1][0].shape[0]
 
     def __call__(self, features: Tensor) -> Tensor:
         """Compute (375, hidden) embeddings from (1, 128, 3000) features."""
-        encoded: Tensor = self.encoder(features).last_hidden_state
-        return self._projector(encoded.reshape(-1, self._stacked))
+        first, second = self._convolutions
+        x = functional.gelu(functional.conv1d(features.to(self.dtype), *first, padding=1))
+        x = functional.gelu(functional.conv1d(x, *second, stride=2, padding=1))
+        x = (x[0].T + self._positions).to(self.dtype)
+        for layer in self.layers:
+            x = x + self._attend(_normed(x, layer.norm), layer)
+            h = functional.linear(_normed(x, layer.mlp_norm), *layer.wide)
+            x = x + functional.linear(functional.gelu(h), *layer.narrow)
+            if x.dtype == torch.half:
+                most = torch.finfo(torch.half).max - 1000
+                x = x.clamp(-most, most)
+        x = _normed(x, self._norm).reshape(-1, self._stacked)
+        first, second = self._projector
+        return functional.linear(functional.gelu(functional.linear(x, *first)), *second)
+
+    def _attend(self, h: Tensor, layer: EncoderLayer) -> Tensor:
+        count, width = h.shape
+        qkv = functional.linear(h, *layer.qkv).view(1, count, 3, self._heads, -1)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(query, key, value)
+        return functional.linear(mixed[0].transpose(0, 1).reshape(count, width), *layer.out)
+
+
+def _normed(x: Tensor, norm: Affine) -> Tensor:
+    return functional.layer_norm(x, (x.shape[-1],), *norm)
+
+
+def _affine(module: Any) -> Affine:
+    return module.weight.data, None if module.bias is None else module.bias.data
+
+
+def extract_weights(layer: Any) -> EncoderLayer:
+    """Remove the weights from a transformers layer, so that no two copies exist."""
+    attention = layer.self_attn
+    modules = (attention.q_proj, attention.k_proj, attention.v_proj)
+    weight = torch.cat([module.weight.data for module in modules])
+    bias = torch.cat(
+        [m.weight.new_zeros(len(m.weight)) if m.bias is None else m.bias.data for m in modules]
+    )
+    attention.q_proj = attention.k_proj = attention.v_proj = None
+    return EncoderLayer(
+        _affine(layer.self_attn_layer_norm),
+        (weight, bias),
+        _affine(attention.out_proj),
+        _affine(layer.final_layer_norm),
+        _affine(layer.fc1),
+        _affine(layer.fc2),
+    )
 
 
 class LogMel:

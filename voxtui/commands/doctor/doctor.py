@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import re
 import shutil
 import sys
 import threading
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 import click
+from rich.console import Console
 
 from voxtui.audio.micro_wake_word import MicroWakeWord, has_model, is_installed
 from voxtui.audio.portaudio import Probe, find, probe
@@ -31,8 +31,9 @@ from voxtui.models import cuda, installed
 from voxtui.models.catalogue import SMALL_KOKORO, WHISPER, models_directory
 from voxtui.settings.schema import LANGUAGES, AudioConfig, Config
 from voxtui.skills.rules.spoken import spoken_list
-from voxtui.terminal.capabilities import can_show_screen, colours, reports_key_release
+from voxtui.terminal.capabilities import can_show_screen, reports_key_release
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
+from voxtui.tools.machine import free_memory
 from voxtui.voices.espeak import VOICES, find_program
 from voxtui.voices.kokoro import check_installed
 from voxtui.wiring import build_microphone, check_voice
@@ -270,9 +271,8 @@ def _memory_amounts() -> Iterator[tuple[str, float]]:
         yield "in all", whole / 1e9
         if limit is not None and limit < whole:
             yield "allowed to this container or control group", limit / 1e9
-    with suppress(OSError):
-        if kilobytes := re.search(r"MemAvailable: +(\d+)", Path("/proc/meminfo").read_text()):
-            yield "free", int(kilobytes[1]) * 1024 / 1e9
+    if (free := free_memory()) is not None:
+        yield "free", free / 1e9
 
 
 def control_group_limit(groups: Path, mount: Path) -> int | None:
@@ -332,8 +332,8 @@ def _terminal() -> Iterator[Finding]:
         yield Finding(
             "note", "terminal: none that can show the screen", "voxtui --plain needs none."
         )
-    count = colours()
-    yield Finding("ok", f"colours: {'16 million' if count == 1 << 24 else count}")
+    colours = {None: "2", "standard": "16", "256": "256", "truecolor": "16 million"}
+    yield Finding("ok", f"colours: {colours[Console(force_terminal=True).color_system]}")
     releases = reports_key_release()
     if releases:
         yield Finding("ok", "talk key: this terminal reports its release, so hold it to talk")

@@ -172,10 +172,7 @@ class Transcriptions(Endpoint):
         await answer.finish(upload.sound_seconds, stages)
 
     async def _recognise(self, upload: Upload, answer: TranscriptionAnswer) -> bool:
-        """Recognise the file while it arrives. Return False if it arrives too slowly for that.
-
-        Raises HttpError and Disconnected.
-        """
+        """Recognise the file as it arrives; False: too slowly. Raises HttpError, Disconnected."""
         async with self.pool.lend(upload.exchange) as parts:
             return await to_thread.run_sync(self._segments, upload, answer, parts)
 
@@ -227,7 +224,7 @@ class Upload:
         self._began_at = self._uploaded_at = time.monotonic()
         self.most_seconds = config.max_audio_minutes * 60
         self._spool = spool
-        self._most_bytes = config.max_upload_mb * 2**20
+        self._most_bytes = config.max_upload_mb * 10**6
         self._start: bytes | None = b""
         """the bytes so far, or None once they are known to hold such a header or none"""
         self._pcm: tuple[int, int | None] | None = None
@@ -235,10 +232,7 @@ class Upload:
         self._bytes = 0
 
     async def take(self, data: bytes) -> bool:
-        """Store the next bytes. Return True once, when the recogniser can begin.
-
-        Raises HttpError (413) for a file that is too large, and OSError.
-        """
+        """Store bytes; True once the recogniser can begin. Raises HttpError (413) and OSError."""
         self._bytes += len(data)
         self._check_size()
         await to_thread.run_sync(self._spool.write, data)
@@ -260,9 +254,9 @@ class Upload:
         elif self._bytes > self._most_bytes:
             raise HttpError(
                 413,
-                f"The file has more than {self._most_bytes // 2**20} MB "
-                f"({self._bytes // 2**20} MB so far). serve.max_upload_mb sets the limit; a WAV of "
-                "16-bit mono PCM at 16 kHz may be larger.",
+                f"The file has more than {self._most_bytes // 10**6} MB "
+                f"({self._bytes / 1e6:.1f} MB so far). serve.max_upload_mb sets the limit; a WAV "
+                "of 16-bit mono PCM at 16 kHz may be larger.",
                 param="file",
             )  # fmt: skip
 

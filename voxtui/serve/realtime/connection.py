@@ -179,10 +179,7 @@ class Connection:
                 await self._drained.wait()
 
     async def _read(self) -> None:
-        """Read and handle messages. Raises Disconnected and TimeoutError.
-
-        Some clients send before `session.created`; their messages wait until then.
-        """
+        """Handle messages, from `session.created` on. Raises Disconnected and TimeoutError."""
         await self._begun.wait()
         while True:
             try:

@@ -425,10 +425,7 @@ class RealtimeSession:
             self._clear_output()
 
     def _speech_ended(self, item: Item, at: float, spoken: bool) -> None:
-        """End speech that was detected until `at`. Ignored for push to talk.
-
-        `spoken` is False if it had too little speech.
-        """
+        """End detected speech at `at`; not `spoken`: too little. Ignored for push to talk."""
         hearing = self._phase
         if not isinstance(hearing, Hearing) or hearing.item is not item:
             return

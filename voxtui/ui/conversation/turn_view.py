@@ -101,10 +101,7 @@ class TurnView:
         return self.reply
 
     def append(self, text: str) -> bool:
-        """Append `text` to the answer. Return True if it has the first visible character.
-
-        Takes time linear in the length of `text`, not of the answer.
-        """
+        """Append `text` in linear time; return True if it has the first visible character."""
         reply = self.expect_reply()
         self._pieces.append(text)
         self._length += len(text)

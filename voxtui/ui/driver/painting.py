@@ -49,10 +49,7 @@ class SteppedScreen(Screen[None]):
 
 
 def paint_now(widget: Widget) -> None:
-    """Paint only the changes of `widget`, if its screen is in view.
-
-    Other changes stay marked and are painted with the next tick.
-    """
+    """Paint only the changes of `widget`, if its screen is in view; the rest waits for a tick."""
     screen = widget.screen
     app, compositor = screen.app, screen._compositor
     if app.screen is not screen or app._batch_count or _paint_alone(screen, widget):

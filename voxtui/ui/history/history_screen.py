@@ -46,10 +46,7 @@ class HistoryScreen(SearchList[int | None]):
     def __init__(
         self, conversations: Conversations, exports: Path, keeps: bool, words: str = ""
     ) -> None:
-        """Begin with a search for `words`.
-
-        `exports` is the folder for exported conversations. `keeps`: new ones are stored.
-        """
+        """Begin with a search for `words`. `exports` is a folder; `keeps`: new ones are stored."""
         self._keys = Static(markup=False)
         super().__init__(words, self._keys)
         self._nothing = NOTHING if keeps else NOT_KEPT

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from textual import events
-from textual.binding import BindingsMap
 from textual.widgets import Input
 
 from voxtui.slash_commands import matching
-
-EDITING = {
-    key: bindings[0].action
-    for key, bindings in BindingsMap(Input.BINDINGS).key_to_bindings.items()
-    if key != "enter"
-}
-"""The editing keys of Textual's text field, and their actions."""
+from voxtui.ui.widgets.boxes import EDITING
 
 KEPT_TEXTS = 100
 

@@ -6,9 +6,10 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
-from textual.binding import Binding, BindingType
+from textual.binding import Binding, BindingsMap, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widget import Widget
@@ -22,6 +23,23 @@ class Box(ModalScreen[ScreenResultType]):
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         return super().dismiss(result) if self.app.screen is self else AwaitComplete.nothing()  # pyright: ignore[reportUnknownMemberType]
+
+
+EDITING = {
+    key: bindings[0].action
+    for key, bindings in BindingsMap(Input.BINDINGS).key_to_bindings.items()
+    if key != "enter"
+}
+"""The editing keys of Textual's text field, and their actions."""
+
+
+class SearchField(Input):
+    """Edits in the order of the keys. Textual lets a letter overtake the editing key before it."""
+
+    async def on_key(self, key: events.Key) -> None:
+        if action := EDITING.get(key.key):
+            key.stop()
+            await self.run_action(action)
 
 
 class SearchList(Box[ScreenResultType]):
@@ -39,7 +57,7 @@ class SearchList(Box[ScreenResultType]):
     def __init__(self, words: str, *below: Widget) -> None:
         """Begin with a search for `words`. `below` stands below the list."""
         super().__init__()
-        self._input = Input(words, placeholder="Search, or ↑ ↓ and Enter", compact=True)
+        self._input = SearchField(words, placeholder="Search, or ↑ ↓ and Enter", compact=True)
         self._list = OptionList(markup=False, compact=True)
         self._below = below
 
