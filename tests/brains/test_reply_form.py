@@ -304,7 +304,14 @@ def _row(line: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize(
     ("name", "taken", "wrong"),
-    [("first", 45, 0), ("second", 60, 0), ("unseen", 50, 0), ("unseen_later", 49, 2)],
+    [
+        ("first", 45, 0),
+        ("second", 60, 0),
+        ("unseen", 50, 0),
+        ("unseen_later", 50, 2),
+        ("fifth", 50, 0),
+        ("unseen_last", 45, 0),
+    ],
 )
 def test_dangers_get_a_fixed_answer_and_other_words_none(name: str, taken: int, wrong: int) -> None:
     assert sum(map(bool, map(danger_form, DANGERS[name]["dangers"]))) >= taken

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from fractions import Fraction
 
 import pytest
 
@@ -11,6 +12,9 @@ from tests.skills.corpus import FOLDER
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.protocols import PastTurn, SkillRequest
 from voxtui.skills.assistant_skills import AssistantSkills
+from voxtui.skills.rules import sums
+from voxtui.skills.rules.intents import Fact
+from voxtui.skills.rules.normalise import normalise, strip_courtesy
 
 LINES = [
     line for line in (FOLDER / "held-out.tsv").read_text().splitlines() if line[:1] not in ("#", "")
@@ -42,3 +46,16 @@ def test_it_is_answered_rightly_or_left_to_the_brain(tmp_path, line):
     conversation, expected = line.split("\t")
     answered = answer(tmp_path, conversation)
     assert right(expected, answered), answered
+
+
+def test_spoken_sums_are_right_or_left_to_the_brain():
+    computed = 0
+    for line in (FOLDER / "sums.tsv").read_text(encoding="utf-8").splitlines()[1:]:
+        says, value = line.split("\t")
+        meaning = sums.understand(strip_courtesy(normalise(says)))
+        if value == "-" or meaning is None:
+            assert meaning is None, says
+        else:
+            assert isinstance(meaning, Fact) and meaning.value == Fraction(value), says
+            computed += 1
+    assert computed >= 75

@@ -6,8 +6,7 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Callable
-from decimal import Decimal
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from voxtui.skills.rules.forms import english, matches, pattern, replacements
@@ -16,14 +15,11 @@ from voxtui.skills.rules.spoken import figure
 
 _FORMS = english("arithmetic")
 _ASKED, _ENDING = pattern("{sum_asked} "), pattern(" {sum_ending}$")
-_PHRASES, _WORDS = replacements("sums"), replacements("signs")
-_EXPRESSION = re.compile(r"[-+*/^()²³ ]*(?:(?:0|[1-9]\d*)(?:\.\d+)?(?= |$)[-+*/^()²³ ]*)+")
+_PHRASES, _STEPS, _WORDS = (replacements(name) for name in ("sums", "steps", "signs"))
+_EXPRESSION = re.compile(r"[-+*/^()²³ ]*(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:e\d+)?(?= |$)[-+*/^()²³ ]*)+")
 _FACTORIAL = re.compile(r"(?<![\d.])(\d|[1-4]\d) ?(?:factorial\b|!(?= [-+*/]))(?! *[!²³])")
 _CERTAIN = re.compile(r"[a-z]|[+*^=×÷²³]")
 """Matches signs that make a sum certain. `3 - 2` and `16 / 9` alone may be a score or a ratio."""
-
-_SCIENTIFIC = re.compile(r"(?<![\w.])\d+(?:\.\d+)?e[+-]?\d{1,2}(?![\w.])")
-_PERCENT_OF = re.compile(r"(?<![\d.])([\d.]+) (?:%|percent) of ([\d.]+)(?! ?[\d.^²³!])")
 
 _TWO_READINGS = re.compile(
     r"(?:^|[-+*/^(])-[\d.]+[\^²³]|[\^²³](?:[\d.]+\^|\^)|\^[\d.]+[²³]|\^\(.*\)[\^²³]"
@@ -39,27 +35,26 @@ class _Unclear(Exception):
 
 
 def understand(text: str) -> Fact | Question | None:
-    low = _SCIENTIFIC.sub(lambda found: f"{Decimal(found[0]):f}", text.lower())
+    low = text.lower()
     asked = _ASKED.match(low)
     rest = _ENDING.sub("", low[asked.end() :] if asked else low)
     if not asked and not _CERTAIN.search(low):
         return None
     try:
-        for kind, words in matches(_FORMS, rest):
+        rest, *then = re.split(" (?:and )?then ", rest)
+        for kind, words in () if then else matches(_FORMS, rest):
             whole = _value(words["b"])
             if kind == "root":
                 return _root(whole)
             part = _value(words["a"]) * whole / 100
             return _fact(whole - part if kind == "off" else part, words["unit"])
-        for phrase, expression in _PHRASES:
-            if said := phrase.fullmatch(rest):
-                rest = said.expand(expression).replace("negative", "-").replace("minus", "-")
-                break
+        rest = _expanded(rest, _PHRASES) or rest
+        for step in then:
+            rest = f"( {rest} ) {_expanded(step, _STEPS) or step}"
         if "^" not in rest:
             rest = _FACTORIAL.sub(lambda found: str(math.factorial(int(found[1]))), rest)
         for word, sign in _WORDS:
             rest = word.sub(sign, rest)
-        rest = _PERCENT_OF.sub(r"( \1 / 100 * \2 )", rest)
         if not _EXPRESSION.fullmatch(rest) or not re.search(r"[\d)] *[-+*/^²³]", rest):
             return None
         return _fact(_evaluate(rest))
@@ -69,9 +64,15 @@ def understand(text: str) -> Fact | Question | None:
         return None
 
 
+def _expanded(text: str, phrases: Iterable[tuple[re.Pattern[str], str]]) -> str:
+    for phrase, expression in phrases:
+        if said := phrase.fullmatch(text):
+            return re.sub("negative|minus", "-", said.expand(expression))
+    return ""
+
+
 def _value(text: str) -> Fraction:
-    digits = re.sub(r"minus |negative |- ", "", text)
-    return Fraction(digits) if digits == text else -Fraction(digits)
+    return _evaluate(re.sub("minus |negative ", "-", text))
 
 
 def _fact(value: Fraction, unit: str = "", exact: bool = True) -> Fact:
