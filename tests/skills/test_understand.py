@@ -39,6 +39,7 @@ def test_numbers_are_read_as_words_and_as_digits(said, read):
     [
         ("What is 5! + 3?", 123),
         ("what's 17% of 3.4e3 minus -2?", 580),
+        ("0.41 percent of 1e131772258305", None),
         ("100 plus 10 percent of 50", 105),
         ("What is five factorial plus three?", 123),
         ("What is 2 times 3!", None),

@@ -16,7 +16,7 @@ from voxtui.skills.rules.spoken import figure
 _FORMS = english("arithmetic")
 _ASKED, _ENDING = pattern("{sum_asked} "), pattern(" {sum_ending}$")
 _PHRASES, _STEPS, _WORDS = (replacements(name) for name in ("sums", "steps", "signs"))
-_EXPRESSION = re.compile(r"[-+*/^()²³ ]*(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:e\d+)?(?= |$)[-+*/^()²³ ]*)+")
+_EXPRESSION = re.compile(r"[-+*/^()²³ ]*(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:e\d)?(?= |$)[-+*/^()²³ ]*)+")
 _FACTORIAL = re.compile(r"(?<![\d.])(\d|[1-4]\d) ?(?:factorial\b|!(?= [-+*/]))(?! *[!²³])")
 _CERTAIN = re.compile(r"[a-z]|[+*^=×÷²³]")
 """Matches signs that make a sum certain. `3 - 2` and `16 / 9` alone may be a score or a ratio."""
