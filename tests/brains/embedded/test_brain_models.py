@@ -331,6 +331,7 @@ def test_neither_a_folder_nor_a_thread_is_left(
     assert set(threading.enumerate()) <= before
 
 
+@pytest.mark.timeout(900)
 def test_no_example_is_told_as_a_fact_of_the_user() -> None:
     from benchmarks.fishing import TERMINAL, build, read, told, unknown
 
