@@ -335,6 +335,14 @@ def test_a_question_that_goes_on_is_dangerous_with_the_words_before(
     assert bool(danger_form(words, turns(before))) == taken
 
 
+def test_a_question_of_what_the_user_told_gets_no_warning() -> None:
+    asked = "How many tablets do I take?"
+    told = turns("I take two tablets each morning.", "Tell me a joke.")
+    assert not danger_form(asked, told)
+    assert danger_form(asked) and danger_form(asked, turns("Can I take two tablets?"))
+    assert danger_form("How many tablets can I take?", told)
+
+
 @pytest.mark.parametrize(
     ("words", "answer"),
     [

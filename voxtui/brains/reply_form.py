@@ -239,6 +239,9 @@ def danger_form(words: str, past: Past = ()) -> ReplyForm | None:
     if len(words) > LONGEST_REQUEST:
         return None
     plain = f" {_plain(words)}".replace("-", " ")
+    does = re.search(r" do (i \w+)(?: (?:each|every) \w+)?$", plain)  # "I take two." tells it
+    if does and any(_plain(turn.user_text).startswith(does[1]) for turn in past):
+        return None
     follows = past and _search(_DANGERS["follows"])(plain)
     if follows and not danger_form(said := past[-1].user_text):  # "And with bleach?"
         plain = f" {_plain(said)}{plain}"
