@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import repeat
 from pathlib import Path
 
 from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
@@ -137,31 +138,29 @@ def is_untold(words: str, past: Past, instruction: str = "") -> bool:
     """Return True if `words` ask for a fact about the user that nobody has told.
 
     Such a question says "I" or "my" (or "they", beside "my keys") and asks for nothing general, as
-    advice is. The fact counts as told if the user says something of himself beside the question, if
-    what he said before or `instruction` (empty for ours) shares a word with it, or if a text is
-    attached.
+    advice is. It is told if he says something of himself beside it, if what he said before or
+    `instruction` (empty for ours) shares a word with it, or if a text is attached.
     """
-    parts = [_plain(part) for part in re.split("[.,;:!?]+(?: +|$)", words.lower())]
+    parts = map(_plain, re.split("[.,;:!?]+(?: +|$)", words))
     parts = [part for part in parts if not _has(part, "aside")]
     asked = {part: question for part in parts if (question := _asked(part))}
     if not asked or any(_has(part, "frames") for part in parts):
         return False
     said = [*(_plain(turn.user_text) for turn in past[-1:]), *parts]
     last = said.index([*asked][-1])
-    beside = map(_WORDS["topic"].match, said[max(last - 1, 0) : last + 2])
-    topics = {found[0]: found["topic"] or found[0] for found in beside if found}
+    topics = [part for part in said[max(last - 1, 0) : last + 2] if _has(part, "topic")]
     question = asked[said[last]]
     if _has(question, "back"):
-        question = " ".join((*asked.values(), *topics.values()))
+        question = " ".join((*asked.values(), *topics))
     if not _has(question, "first") or _has(question, "general"):
         return False
     rest = [part for part in parts if part not in asked and part not in topics]
     if any(_has(part, "of_user") and not _has(part, "mentions") for part in rest):
         return False
-    before = ("", *(turn.user_text for turn in past))
-    if any(_may_tell(turn, question, _plain(one)) for turn, one in zip(past, before, strict=False)):
+    before = ("", *(_plain(turn.user_text) for turn in past))
+    if any(map(_may_tell, past, repeat(question), before)):
         return False
-    about = instruction.lower().replace("’", "'")
+    about = _plain(instruction)
     return _stems(question).isdisjoint(_stems(about)) and not _has(about, "tells")
 
 
