@@ -178,6 +178,7 @@ _THINGS = [
     (_pattern(rf"\b(?:{keys})\b"), _pattern(rf"\b(?:{keys}|{others})\b"))
     for keys, others in _TABLES["alike"]["things"]
 ]
+_DENIED = _pattern(r"{denied}\b")
 _NAMES = re.compile(r",|\w (?!I\b)[A-Z]")
 
 
@@ -189,7 +190,7 @@ def _may_tell(turn: PastTurn, question: str, before: str) -> bool:
     sentences = re.findall(r"[^.!?]+(?![^.!?]|[.!]*\?)", words)
     told = [_plain(one) for one in sentences if _NAMES.search(one) or not _asked(_plain(one))]
     if not _has(question, "exists"):
-        told = [_WORDS["denied"].sub("", one) for one in told]
+        told = [_DENIED.sub("", one) for one in told]
     if told and _has(told[0], "replies") and _asked(before):
         told.append(before)
     return any(_may_answer(one, question) for one in told)
