@@ -153,6 +153,7 @@ def test_what_was_told_of_others_tells_nothing_of_the_one_who_is_asked_about() -
         ("I have no brother.", "Do I have a brother?", False),
         ("I have no brother but my sister is called Eva.", "What is my sister called?", False),
         ("I have no car.", "Is it far to Berlin?", False),
+        ("I don't like my brother, Tom.", "What is my brother called?", False),
     ],
 )
 def test_whom_the_user_does_not_have_has_no_name(told: str, asks: str, untold: bool) -> None:
@@ -193,6 +194,8 @@ def test_what_cannot_be_searched_may_have_told_it() -> None:
         "Was it me who left the window open?",
         "Isn't my exam on Friday?",
         "I have no brother. What is his name?",
+        "My laptop, where did I leave it?",
+        "Who's watching the kids tonight?",
     ],
 )
 def test_more_facts_that_nobody_told_are_unknown(words: str) -> None:
@@ -259,6 +262,8 @@ def test_a_question_about_what_was_corrected_stands_after_the_correction() -> No
         "So am I.",
         "When I was young I was shy.",
         "Who sang Where did our love go?",
+        "Who invented our alphabet?",
+        "Which language do we speak in Brazil?",
     ],
 )
 def test_advice_and_knowledge_are_not_unknown(words: str) -> None:
@@ -333,6 +338,14 @@ def test_a_question_that_goes_on_is_dangerous_with_the_words_before(
 ) -> None:
     assert not danger_form(words)
     assert bool(danger_form(words, turns(before))) == taken
+
+
+def test_a_question_of_what_the_user_told_gets_no_warning() -> None:
+    asked = "How many tablets do I take?"
+    told = turns("I take two tablets each morning.", "Tell me a joke.")
+    assert not danger_form(asked, told)
+    assert danger_form(asked) and danger_form(asked, turns("Can I take two tablets?"))
+    assert danger_form("How many tablets can I take?", told)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import repeat
 from pathlib import Path
 
 from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
@@ -116,76 +117,68 @@ client's own instruction replaces our examples. After "I don't know" alone it sa
 _TABLES = tomllib.loads(Path(__file__).with_name("reply_forms.toml").read_text(encoding="utf-8"))
 
 
-def _with_parts(text: str, parts: dict[str, str]) -> str:
+def _joined(words: str | list[str]) -> str:
+    return words if isinstance(words, str) else "|".join(words)
+
+
+def _with_parts(text: str, parts: dict[str, str | list[str]]) -> str:
     for name, part in parts.items():
-        text = text.replace(f"{{{name}}}", part)
+        text = text.replace(f"{{{name}}}", f"(?:{_joined(part)})")
     return text
 
 
-def _pattern(*words: str) -> re.Pattern[str]:
-    return re.compile(_with_parts("|".join(words), _TABLES["parts"]))
+def _pattern(words: str | list[str]) -> re.Pattern[str]:
+    return re.compile(_with_parts(_joined(words), _TABLES["parts"]))
 
 
-_WORDS = {
-    name: _pattern(*([words] if isinstance(words, str) else words))
-    for name, words in _TABLES["words"].items()
-}
+_WORDS = {name: _pattern(words) for name, words in _TABLES["words"].items()}
 
 
 def is_untold(words: str, past: Past, instruction: str = "") -> bool:
     """Return True if `words` ask for a fact about the user that nobody has told.
 
-    `instruction` is that of a client or the user; empty for ours. A fact counts as told if the user
-    said something that has to do with it, if a text is attached, or if the instruction is about
-    somebody or shares a word with the question.
+    Such a question says "I" or "my" (or "they", beside "my keys") and asks for nothing general, as
+    advice is. It is told if he says something of himself beside it, if what he said before or
+    `instruction` (empty for ours) shares a word with it, or if a text is attached.
     """
-    parts = [_plain(part) for part in re.split("[.,;:!?]+(?: +|$)", words.lower())]
+    parts = map(_plain, re.split("[.,;:!?]+(?: +|$)", words))
     parts = [part for part in parts if not _has(part, "aside")]
-    asked = {part: found["question"] for part in parts if (found := _asked(part))}
-    if not asked:
+    asked = {part: question for part in parts if (question := _asked(part))}
+    if not asked or any(_has(part, "frames") for part in parts):
         return False
-    last = parts.index([*asked][-1])
-    topics = [part for part in parts[max(last - 1, 0) : last + 2] if part not in asked]
-    topics = [part for part in topics if _has(part, "topic")]
-    others = [part for part in parts if part not in asked and part not in topics]
-    question = asked[parts[last]]
+    said = [*(_plain(turn.user_text) for turn in past[-1:]), *parts]
+    last = said.index([*asked][-1])
+    topics = [part for part in said[max(last - 1, 0) : last + 2] if _has(part, "topic")]
+    question = asked[said[last]]
     if _has(question, "back"):
-        said = [*(_plain(turn.user_text) for turn in past[-1:]), *others]
-        if _has(question, "their") and said and _has(said[-1], "denied"):
-            return True
-        topics = [_WORDS["topic"].sub(r"\g<topic>", topic) for topic in topics]
         question = " ".join((*asked.values(), *topics))
-    of_user = _has(question, "we") or _has(_WORDS["anybody"].sub("", question), "first")
-    if not of_user or _has(question, "advice"):
+    if not _has(question, "first") or _has(question, "general"):
         return False
-    nothing = ("mentions", *(() if _has(question, "exists") else ("denied",)))
-    others = [part for part in others if not any(_has(part, words) for words in nothing)]
-    if any(_has(other, "frames") or _has(other, "of_user") for other in others):
+    rest = [part for part in parts if part not in asked and part not in topics]
+    if any(_has(part, "of_user") and not _has(part, "mentions") for part in rest):
         return False
-    before = ("", *(turn.user_text for turn in past))
-    if any(_may_tell(turn, question, _plain(one)) for turn, one in zip(past, before, strict=False)):
+    before = ("", *(_plain(turn.user_text) for turn in past))
+    if any(map(_may_tell, past, repeat(question), before)):
         return False
-    about = instruction.lower().replace("’", "'")
+    about = _plain(instruction)
     return _stems(question).isdisjoint(_stems(about)) and not _has(about, "tells")
 
 
-_CONTENT = re.compile(r"[^\W\d_]{3,}")
 _SUFFIX = re.compile("(?:ing|ed|es|s|d|e|y)$")
 
 
 def _stems(plain: str) -> set[str]:
     """Return the beginnings of the words of `plain` that say what it is about."""
-    words = _CONTENT.findall(_WORDS["empty"].sub("", plain))
+    words = re.findall(r"[^\W\d_]{3,}", _WORDS["empty"].sub("", plain))
     return {_SUFFIX.sub("", word)[:4] for word in words}
 
 
-_PERSONS = [_pattern(rf"\b(?:{names})\b") for names in _TABLES["alike"]["persons"]]
+_PEOPLE = [_pattern(rf"\b(?:{names})\b") for names in _TABLES["parts"]["people"]]
 _THINGS = [
     (_pattern(rf"\b(?:{keys})\b"), _pattern(rf"\b(?:{keys}|{others})\b"))
     for keys, others in _TABLES["alike"]["things"]
 ]
-
-
+_DENIED = _pattern(r"{denied}\b")
 _NAMES = re.compile(r",|\w (?!I\b)[A-Z]")
 
 
@@ -196,21 +189,22 @@ def _may_tell(turn: PastTurn, question: str, before: str) -> bool:
         return True
     sentences = re.findall(r"[^.!?]+(?![^.!?]|[.!]*\?)", words)
     told = [_plain(one) for one in sentences if _NAMES.search(one) or not _asked(_plain(one))]
-    told = [one for one in told if not _has(one, "question")]
     if not _has(question, "exists"):
-        told = [_WORDS["denied"].sub("", one) for one in told]
+        told = [_DENIED.sub("", one) for one in told]
     if told and _has(told[0], "replies") and _asked(before):
         told.append(before)
     return any(_may_answer(one, question) for one in told)
 
 
-def _asked(plain: str) -> re.Match[str] | None:
-    return _WORDS["asked"].match(plain) if len(plain) <= LONGEST_REQUEST else None
+def _asked(plain: str) -> str:
+    """Return the question in `plain`; empty for other words."""
+    found = _WORDS["asked"].match(plain) if len(plain) <= LONGEST_REQUEST else None
+    return plain[found.end() :] if found else ""
 
 
 def _may_answer(told: str, question: str) -> bool:
-    if persons := [names for names in _PERSONS if names.search(question)]:
-        return any(names.search(told) for names in persons)
+    if people := [names for names in _PEOPLE if names.search(question)]:
+        return any(names.search(told) for names in people)
     if not (stems := _stems(question)):
         return _has(told, "of_user")
     alike = any(keys.search(question) and names.search(told) for keys, names in _THINGS)
@@ -239,6 +233,9 @@ def danger_form(words: str, past: Past = ()) -> ReplyForm | None:
     if len(words) > LONGEST_REQUEST:
         return None
     plain = f" {_plain(words)}".replace("-", " ")
+    does = re.search(r" do (i \w+)(?: (?:each|every) \w+)?$", plain)  # "I take two." tells it
+    if does and any(_plain(turn.user_text).startswith(does[1]) for turn in past):
+        return None
     follows = past and _search(_DANGERS["follows"])(plain)
     if follows and not danger_form(said := past[-1].user_text):  # "And with bleach?"
         plain = f" {_plain(said)}{plain}"
