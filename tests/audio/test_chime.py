@@ -80,8 +80,9 @@ class SlowDevice:
     def close(self, ignore_errors: bool) -> None: ...
 
 
+@pytest.mark.parametrize("announced_before", [False, True])
 def test_a_chime_is_heard_from_a_device_that_is_never_handed_enough_silence(
-    monkeypatch: pytest.MonkeyPatch,
+    announced_before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = list[SlowDevice]()
 
@@ -96,6 +97,10 @@ def test_a_chime_is_heard_from_a_device_that_is_never_handed_enough_silence(
     monkeypatch.setattr("voxtui.audio.portaudio.list_devices", lambda: [device])
     monkeypatch.setattr(speaker_module, "periods", lambda count: nullcontext())
     with closing(SounddeviceSpeaker("")) as speaker:
+        at = time.monotonic() + 1.0
+        if announced_before:
+            speaker.chime(at)
         speaker.open()
-        speaker.chime(time.monotonic() + 1.0)
+        if not announced_before:
+            speaker.chime(at)
         assert opened[0].heard.wait(4.0)

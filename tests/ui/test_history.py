@@ -155,7 +155,10 @@ async def test_an_export_is_a_markdown_file(home) -> None:
     async with writing(config=KEEPS) as s:
         await opened(s)
         await s.press("ctrl+e")
-        await until(s, lambda: [*home.rglob("conversation-1.md")])
+        await until(s, lambda: "Exported" in s.text)
+        await s.press("ctrl+e")
+        await s.settle()
+        assert "Exported" in s.text
     (place,) = home.rglob("conversation-1.md")
     assert "**You**" in place.read_text() and "First" in place.read_text()
 

@@ -82,7 +82,7 @@ class SounddeviceSpeaker:
         self._playback: Playback | None = None
         self._resampler: Resampler | None = None
         self._stream: Any = None
-        self._rate = 1.0
+        self._rate = 48_000.0  # a likely one: a chime may be made before the device opens
         self._channels = 1
         self._drain = 0
         """the samples of silence still to be written after the last words"""

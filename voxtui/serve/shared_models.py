@@ -147,9 +147,10 @@ class Pool:
         finally:
             if waiter in line:
                 line.remove(waiter)
+                waiter.cancel()  # nobody would see that the client left
             if not line and self._waiting.get(client) is line:
                 del self._waiting[client]
-        if not waiter.done():
+        if waiter.cancelled():
             raise self._refusal(f"All {self.size} sessions are in use", "session_limit_reached")
         return waiter.result()
 

@@ -255,6 +255,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         """Talk, silence a timer, or write. Return False if Textual should look for a binding."""
         here = len(self.screen_stack) == 1
         if here and self.main.talks(key):
+            self.session.post(Silence())  # without a microphone, no turn would do so
             self.main.give_pasted()
             self.talk.press(key.time, isinstance(key, Key) and key.repeated)
             return True
