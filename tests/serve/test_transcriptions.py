@@ -25,7 +25,7 @@ from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.errors import ModelError
 from voxtui.serve.endpoints.transcriptions import REFUSED, WITHOUT_EFFECT
 from voxtui.serve.openai_types import ErrorBody
-from voxtui.settings.schema import Config, ServeConfig
+from voxtui.settings.schema import BrainConfig, Config, ServeConfig
 
 PATH = "/v1/audio/transcriptions"
 
@@ -164,7 +164,19 @@ def test_the_server_is_named_after_the_brain_that_was_loaded():
 
     with serving(brain=Voxtral()) as server:
         assert server.client.get("/readyz").json()["model"] == Config().brain.voxtral.model
-        assert upload(server, wav(spoken(0.5)), language="de").status_code == 200
+        fields = {"language": "de", "response_format": "verbose_json"}
+        assert upload(server, wav(spoken(0.5)), **fields).json()["language"] == "german"
+
+
+def test_a_server_for_spanish_takes_spanish_and_says_so():
+    with serving(Config(brain=BrainConfig(language="es"))) as server:
+        assert server.client.get("/readyz").json()["model"] == "whisper-base"
+        for given in ({}, {"language": "es"}, {"language": "Spanish"}):
+            answer = upload(server, wav(spoken(0.5)), response_format="verbose_json", **given)
+            assert (answer.status_code, answer.json().get("language")) == (200, "spanish")
+        answer = upload(server, wav(spoken(0.5)), language="en")
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "language")
+    assert "Supported: es" in answer.json()["error"]["message"]
 
 
 def test_fields_that_other_servers_know_are_ignored(server):

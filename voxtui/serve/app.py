@@ -38,7 +38,8 @@ def model_name(config: Config, brain: str) -> str:
         "remote": config.brain.remote.model or "remote",
         "voxtral": config.brain.voxtral.model,
     }
-    return names.get(brain, "moonshine-tiny-en")
+    english = config.brain.language in ("", "en")
+    return names.get(brain, "moonshine-tiny-en" if english else "whisper-base")
 
 
 def chat_model_of(config: Config, brain: str) -> str:

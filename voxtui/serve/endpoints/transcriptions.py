@@ -22,6 +22,7 @@ from voxtui.serve import openai_types
 from voxtui.serve.http_exchange import Endpoint, Exchange
 from voxtui.serve.openai_types import HttpError, failed
 from voxtui.serve.upload import Spool, form
+from voxtui.settings.schema import LANGUAGES
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
@@ -34,8 +35,6 @@ PIECE_BYTES = 65_536
 LATEST_SECONDS = 30.0
 """Seconds by which a stream may be late before the models serve others until it is complete."""
 
-MOONSHINE = "moonshine-tiny-en"
-
 FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 
 TIMES = ("segment",)
@@ -44,8 +43,6 @@ TIMES = ("segment",)
 WITHOUT_EFFECT = frozenset(("chunking_strategy", "keywords", "prompt", "temperature"))
 
 REFUSED = frozenset(("include", "known_speaker_names", "known_speaker_references"))
-
-ENGLISH = ("en", "english")
 
 MEDIA = {"text": "text/plain", "srt": "text/plain", "vtt": "text/vtt"}
 
@@ -70,7 +67,9 @@ class Options:
     """The fields of a request. Fields that OpenAI does not have are ignored."""
 
     models: Sequence[str]
-    speaks_english_only: bool
+    language: str
+    """the spoken language, an ISO 639-1 code unless the client says otherwise; empty for any"""
+    knows_any_language: bool
     response_format: str = "json"
     stream: bool = False
     granularities: set[str] = field(default_factory=set[str])
@@ -89,8 +88,11 @@ class Options:
                     raise _unsupported(name, value, "true, false")
                 self.stream = value.lower() == "true"
             case "language" | "languages":
-                if value and self.speaks_english_only and value.lower() not in ENGLISH:
-                    raise _unsupported(name, value, "en")
+                known = self.language, LANGUAGES.get(self.language, "").lower()
+                if value and self.knows_any_language:
+                    self.language = value
+                elif value and value.lower() not in known:
+                    raise _unsupported(name, value, self.language)
             case "timestamp_granularities":
                 if value not in TIMES:
                     raise _unsupported(name, value, ", ".join(TIMES))
@@ -141,7 +143,12 @@ class Transcriptions(Endpoint):
     name = "transcriptions"
 
     async def answer(self, exchange: Exchange) -> None:
-        answer = TranscriptionAnswer(exchange, Options(self.models, self.models[0] == MOONSHINE))
+        language, any_language = (
+            self.config.brain.language,
+            self.pool.brain in ("remote", "voxtral"),
+        )
+        options = Options(self.models, language or "en" * (not any_language), any_language)
+        answer = TranscriptionAnswer(exchange, options)
         with Spool() as spool:
             upload = Upload(spool, exchange, self.config.serve)
             recognising: asyncio.Task[bool] | None = None
@@ -386,10 +393,11 @@ class TranscriptionAnswer:
                 parts = [format_segment(s, form, n) for n, s in enumerate(self._segments, 1)]
                 return "\n".join(["WEBVTT\n"] * (form == "vtt") + parts).encode()
             case "verbose_json":
+                language = self.options.language
                 return msgspec.json.encode(
                     {
                         "task": "transcribe",
-                        "language": "english",
+                        "language": LANGUAGES.get(language, language).lower() or "unknown",
                         "duration": round(seconds, 3),
                         "text": text,
                         "segments": [
