@@ -17,7 +17,7 @@ from tests.deadline import SECONDS
 from tests.fakes import BeepVoice, LoudIsSpeech, ScriptedBrain
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.serve.app import build_app
-from voxtui.serve.serve_command import HEADER_BYTES, MESSAGE_BYTES, bound
+from voxtui.serve.serve_command import HEADER_BYTES, MESSAGE_BYTES, address_of, bound
 from voxtui.serve.server import AnnouncingServer
 from voxtui.serve.shared_models import ModelSet, Pool
 from voxtui.serve.timeouts import HttpProtocol, WebSocketProtocol
@@ -74,9 +74,9 @@ def serving(
         hand_over_s,
         queue_s,
     )  # fmt: skip
-    app, calls = build_app(config, pool, token, frozenset())
     ready = threading.Event()
     with bound(replace(config.serve, port=0)) as listener:
+        app, calls = build_app(config, pool, token, frozenset(), address_of(listener))
         server = AnnouncingServer(
             uvicorn.Config(
                 app, ws=WebSocketProtocol, http=HttpProtocol, lifespan="off", log_level="error",

@@ -409,8 +409,24 @@ async def test_a_call_on_loopback_hears_nothing_of_another_machine():
     assert heard == [b"here"]
 
 
+async def test_a_call_asks_no_name_server_where_the_server_listens(monkeypatch):
+    asked, real = [], socket.getaddrinfo
+
+    def lookup(host, *arguments, **named):
+        if host != "voxtui.test":
+            return real(host, *arguments, **named)
+        asked.append(host)
+        return real("127.0.0.1", *arguments, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    with serving(Config(serve=ServeConfig(host="voxtui.test"))) as server:
+        async with calling(server, PUSH_TO_TALK) as peer:
+            assert " 127.0.0.1 " in peer.answer
+    assert asked == ["voxtui.test"]
+
+
 def test_a_call_uses_the_addresses_on_which_the_server_listens():
-    assert addresses("127.0.0.1") == addresses("localhost") == ["127.0.0.1"]
+    assert addresses("127.0.0.1") == ["127.0.0.1"]
     assert addresses("::1") == ["::1"]
     assert addresses("192.0.2.7") == ["192.0.2.7"]
     assert addresses("0.0.0.0") is None and addresses("::") is None

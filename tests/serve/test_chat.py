@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import base64
+import errno
 import io
 import json
+import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +19,7 @@ from tests.fakes import ScriptedBrain
 from tests.serve.conftest import PATIENCE, serving, spoken
 from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import ToolCall, Utterance
-from voxtui.errors import ModelError
+from voxtui.errors import ForeignSpeech, ModelError
 from voxtui.serve.endpoints.chat_completion import REFUSED, WITHOUT_EFFECT, ChatCompletion
 
 BRAIN = ScriptedBrain()
@@ -108,6 +111,23 @@ def test_a_client_that_leaves_ends_the_answer(server, client):
     until(lambda: 'status="499"' in server.client.get("/metrics").text)
 
 
+def test_a_server_that_stops_tells_who_waits_for_an_answer(monkeypatch, capfd):
+    monkeypatch.setattr("voxtui.serve.server.DRAIN_SECONDS", 0.0)
+    held = threading.Event()
+    brain = ScriptedBrain(["It is ", held, "Paris."])
+    with ThreadPoolExecutor() as threads, serving(brain=brain) as server:
+        body = {"messages": [user("Where?")]}
+        asked = threads.submit(server.client.post, PATH, json=body)
+        try:
+            until(lambda: brain.flags)
+            server.stop()
+            answer = asked.result(PATIENCE)
+        finally:
+            held.set()
+    assert (answer.status_code, brain.flags[0].is_set()) == (503, True)
+    assert "generator already executing" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -163,6 +183,22 @@ def test_a_failure_is_an_error_also_within_a_stream(client):
         ask(client, user("Where?"), script=[failure])
     with pytest.raises(Exception, match="Out of memory"):
         list(ask(client, user("Where?"), script=["It is ", failure], stream=True))
+
+
+def test_only_a_full_disk_is_called_one(server):
+    for number, status, code in ((errno.ENOSPC, 507, "disk_full"), (errno.EPIPE, 500, None)):
+        BRAIN.__init__([OSError(number, os.strerror(number))])
+        answer = server.client.post(PATH, json={"messages": [user("Where?")]})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (status, code)
+        assert os.strerror(number) in error["message"]
+
+
+def test_a_question_in_a_foreign_language_is_refused_without_words_for_the_window(server):
+    BRAIN.__init__([ForeignSpeech()])
+    answer = server.client.post(PATH, json={"messages": [user([sound()])]})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "messages")
+    assert answer.json()["error"]["message"] == ForeignSpeech().message
 
 
 def test_the_stock_client_understands_a_refusal(client):

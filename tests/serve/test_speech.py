@@ -70,7 +70,7 @@ def test_a_voice_that_fails_at_once_is_an_error_and_not_silence():
         assert "The voice failed." in answer.json()["error"]["message"]
 
 
-def test_a_voice_that_fails_later_cuts_the_answer_and_is_counted_as_a_failure():
+def test_a_voice_that_fails_later_cuts_the_answer_and_is_counted_as_a_failure(capfd):
     def fail(clause):
         if "Four" in clause:
             raise ModelError("The voice failed.")
@@ -81,6 +81,9 @@ def test_a_voice_that_fails_later_cuts_the_answer_and_is_counted_as_a_failure():
         text = server.client.get("/metrics").text
         assert 'endpoint="speech",status="500"} 1.0' in text
         assert 'endpoint="speech",status="200"' not in text
+    told = capfd.readouterr().err
+    assert "The voice failed." in told
+    assert "Traceback" not in told
 
 
 TEXT = "One two three. Four five six."

@@ -22,7 +22,7 @@ from tests.fakes import ScriptedBrain
 from tests.serve.conftest import PATIENCE, counted, pcm, serving, spoken
 from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import SAMPLE_RATE
-from voxtui.errors import ModelError
+from voxtui.errors import ForeignSpeech, ModelError
 from voxtui.serve.endpoints.transcriptions import REFUSED, WITHOUT_EFFECT
 from voxtui.serve.openai_types import ErrorBody
 from voxtui.settings.schema import BrainConfig, Config, ServeConfig
@@ -234,6 +234,20 @@ def test_a_recogniser_that_fails_costs_one_request():
         assert answer.headers["x-should-retry"] == "false"
         assert "The recogniser failed." in answer.json()["error"]["message"]
         assert upload(server, wav(spoken(1.0))).status_code == 200
+
+
+@pytest.mark.parametrize("stream", ["false", "true"])
+def test_a_file_in_a_foreign_language_is_refused_and_a_foreign_part_left_out(stream):
+    def recognise(samples, cancelled):
+        if len(samples) > 2 * SAMPLE_RATE:
+            raise ForeignSpeech
+        return counted(samples)
+
+    with serving(recognise=recognise) as server:
+        answer = upload(server, wav(spoken(3.0, 3.0)), stream=stream)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "file")
+        assert "did not sound like English" in answer.json()["error"]["message"]
+        assert upload(server, wav(spoken(3.0, 0.5)), stream=stream).status_code == 200
 
 
 class Slowly:

@@ -52,12 +52,12 @@ def chat_model_of(config: Config, brain: str) -> str:
 
 
 def build_app(
-    config: Config, pool: Pool, token: str | None, hosts: frozenset[str]
+    config: Config, pool: Pool, token: str | None, hosts: frozenset[str], address: str
 ) -> tuple[AccessControl, Calls]:
     """Return the ASGI application, and the sessions that must end before it does.
 
     Each request needs the key `token`, unless it is None. `hosts` are the accepted host names
-    besides addresses.
+    besides addresses. `address` is where the server listens.
     """
     metrics = Metrics(pool.size)
     started = int(time.time())
@@ -118,7 +118,7 @@ def build_app(
     client_keys = ClientKeys[Settings]()
     default = default_settings(model, config.voice.name)
     sessions = Sessions(pool, config, default, client_keys, metrics)
-    calls = Calls(sessions, config.serve.host)
+    calls = Calls(sessions, address)
     shared = pool, config, models, metrics
 
     app = Starlette(

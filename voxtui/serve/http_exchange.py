@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
@@ -14,7 +15,7 @@ import msgspec
 from starlette.datastructures import Headers
 
 from voxtui.serve.access import error_response
-from voxtui.serve.openai_types import SERVER, HttpError
+from voxtui.serve.openai_types import SERVER, HttpError, failed
 from voxtui.serve.upload import Disconnected
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Endpoint(ABC):
 
     @abstractmethod
     async def answer(self, exchange: Exchange) -> None:
-        """Answer a request. Raises HttpError, Disconnected, and OSError of the disk."""
+        """Answer a request. Raises HttpError, Disconnected and OSError."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
@@ -128,8 +129,11 @@ class Endpoint(ABC):
             await self._refuse(exchange, HttpError(503, "The server stops.", kind=SERVER))
         except OSError as error:
             why = error.strerror or str(error)
-            message = f"The server cannot store the sound: {why}. Try again later."
-            await self._refuse(exchange, HttpError(507, message, kind=SERVER, code="disk_full"))
+            refusal = failed(f"The server failed: {why}.")
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                message = f"The server cannot store the sound: {why}. Try again later."
+                refusal = HttpError(507, message, kind=SERVER, code="disk_full")
+            await self._refuse(exchange, refusal)
         finally:
             exchange.leave()
 

@@ -69,7 +69,8 @@ def run(
         with (load or warm_pool)(config, note) as pool:
             model = model_name(config, pool.brain)
             token, is_new = key(config.serve)
-            app, calls = build_app(config, pool, token, frozenset({config.serve.host.lower()}))
+            hosts = frozenset({config.serve.host.lower()})
+            app, calls = build_app(config, pool, token, hosts, address_of(listener))
             server = AnnouncingServer(
                 uvicorn.Config(
                     app,
@@ -151,6 +152,11 @@ def bound(serve: ServeConfig) -> socket.socket:
             f"voxtui cannot listen on {host}:{port}: {why}.",
             "--port and --host choose another address.",
         ) from error
+
+
+def address_of(listener: socket.socket) -> str:
+    """Return the address on which `listener` listens; for a Unix socket that of loopback."""
+    return "127.0.0.1" if listener.family == socket.AF_UNIX else listener.getsockname()[0]
 
 
 def _unix_socket(path: Path) -> socket.socket:

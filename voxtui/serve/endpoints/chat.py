@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import secrets
 import time
+from asyncio import CancelledError
 from base64 import b64decode
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from voxtui.audio.clips import load_clip
 from voxtui.dialogue.data import FinishedCall, Token, ToolCall, Utterance
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.timestamps import Milestone, Timestamps
-from voxtui.errors import InputError, ModelError
+from voxtui.errors import ForeignSpeech, InputError, ModelError
 from voxtui.serve.endpoints.chat_completion import ChatCompletion, Message, Sound, parsed
 from voxtui.serve.function_tools import Function, call_id, function_name, tool_name
 from voxtui.serve.http_exchange import Endpoint, Exchange
@@ -84,10 +85,16 @@ class Chat(Endpoint):
                     await answer.delta(text)
         except InputError as error:
             raise HttpError(400, str(error), param="messages") from error
+        except ForeignSpeech as error:
+            raise HttpError(400, error.message, param="messages") from error
         except ModelError as error:
             raise failed(str(error)) from error
+        except CancelledError:  # the server stops while a thread is inside `reply`
+            exchange.leave()
+            raise
         finally:
-            await to_thread.run_sync(reply.close)
+            with suppress(ValueError):  # that thread goes on until the brain ends
+                await to_thread.run_sync(reply.close)
         if exchange.cancelled.is_set():
             raise Disconnected
         timestamps.record(Milestone.LAST_TOKEN)

@@ -8,6 +8,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
 from anyio import to_thread
 
@@ -74,8 +75,8 @@ class SpeechEndpoint(Endpoint):
     async def _speak(self, speech: SpeechRequest, voice: Voice, exchange: Exchange) -> None:
         """Answer with sound, a clause at a time.
 
-        Raises HttpError and Disconnected. Raises ModelError if a later clause fails, which aborts
-        the connection, because HTTP has no other signal.
+        Raises HttpError and Disconnected. If a later clause fails, the answer has no end, so that
+        the connection is cut: HTTP has no other signal.
         """
         began = time.monotonic()
         sound = spoken(voice, speech.input, speech.speed, exchange.cancelled)
@@ -89,7 +90,8 @@ class SpeechEndpoint(Endpoint):
             if not exchange.begun or speech.stream_format == "sse":
                 raise failed(str(error)) from error
             self.metrics.answered(self.name, 500)
-            raise
+            click.echo(f"A spoken text was cut off: {error}", err=True)
+            return
         if exchange.cancelled.is_set():
             raise Disconnected
         if not answer.has_sound:

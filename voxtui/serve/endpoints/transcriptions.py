@@ -17,7 +17,7 @@ from voxtui.audio.clips import TooLong, pieces
 from voxtui.audio.pcm import LONGEST_HEADER, PcmStream, wav_header
 from voxtui.commands.transcribe import TranscriptSegment, format_segment, segments
 from voxtui.dialogue.data import SAMPLE_RATE
-from voxtui.errors import InputError, VoxtuiError
+from voxtui.errors import ForeignSpeech, InputError, VoxtuiError
 from voxtui.serve import openai_types
 from voxtui.serve.http_exchange import Endpoint, Exchange
 from voxtui.serve.openai_types import HttpError, failed
@@ -189,6 +189,7 @@ class Transcriptions(Endpoint):
         Returns False if others need the models more, because the sound arrives too slowly.
         """
         cancelled = upload.exchange.cancelled
+        foreign: list[float] = []
 
         def recognise(samples: Samples) -> str:
             began = time.monotonic()
@@ -199,9 +200,13 @@ class Transcriptions(Endpoint):
                 upload.infer_seconds += time.monotonic() - began
 
         try:
-            found = segments("", upload.sound(), self.config.vad, parts.detector, recognise)
+            found = segments(
+                "", upload.sound(), self.config.vad, parts.detector, recognise, foreign.append
+            )
             for segment in islice(found, answer.count, None):
                 from_thread.run(answer.add, segment)
+            if foreign and not answer.count:
+                raise HttpError(400, ForeignSpeech().message, param="file")
             return True
         except TooSlow:
             return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import socket
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -36,11 +35,11 @@ HANG_UP_SECONDS = 2.0
 
 
 class Calls:
-    """An endpoint. `host` is where the server listens, which decides the addresses of a call."""
+    """An endpoint. `address` is where the server listens, which decides the addresses of a call."""
 
-    def __init__(self, sessions: Sessions, host: str) -> None:
+    def __init__(self, sessions: Sessions, address: str) -> None:
         self._sessions = sessions
-        self._host = host
+        self._addresses = addresses(address)
         self._calls: dict[str, tuple[Call, asyncio.Task[None]]] = {}
 
     async def begin(self, request: Request) -> Response:
@@ -79,7 +78,7 @@ class Calls:
         make_call = await to_thread.run_sync(_load)  # takes a second, once
         async with AsyncExitStack() as stack:
             parts = await stack.enter_async_context(self._sessions.lend())
-            call = make_call(addresses(self._host))
+            call = make_call(self._addresses)
             stack.push_async_callback(call.close)
             answer = await call.answer(offer)
             name = new_id("rtc")
@@ -98,16 +97,9 @@ class Calls:
             del self._calls[name]
 
 
-def addresses(host: str) -> list[str] | None:
-    """Return the addresses for a call to a server on `host`, or None for all of this machine."""
-    if host.lower() == "localhost":
-        return ["127.0.0.1"]
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
-        return sorted({str(address[0]) for *_, address in found})
-    return None if address.is_unspecified else [str(address)]
+def addresses(listening: str) -> list[str] | None:
+    """Return the addresses for a call to a server at `listening`, or None for all of this machine."""
+    return None if ipaddress.ip_address(listening).is_unspecified else [listening]
 
 
 async def _offer(request: Request) -> tuple[str, dict[str, Any] | None]:
