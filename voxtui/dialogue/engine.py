@@ -225,8 +225,7 @@ class Engine:
                 else:
                     self._take(item)
                 self._components.devices.attend(self._listener.attentive or self._inbox.turn_waits)
-                if self._components.devices.speaker_lost:
-                    self._replace_speaker()
+                self._replace_lost_speaker()
                 if self._dialogue.is_quiet and not self._inbox.turn_waits:
                     self._announce()
         except Closing:
@@ -384,8 +383,10 @@ class Engine:
         self._components.report(self._components.devices.rescan_devices())
         self._dialogue.enter(State.READY)
 
-    def _replace_speaker(self) -> None:
-        """Replace the speaker that failed. Nothing can be recorded during this."""
+    def _replace_lost_speaker(self) -> None:
+        """Replace the speaker if it failed. Nothing can be recorded during this."""
+        if not self._components.devices.speaker_lost:
+            return
         if self._components.devices.watched:
             self._dialogue.enter(State.LOADING)
         self._components.report(self._components.devices.replace_speaker())
@@ -396,3 +397,4 @@ class Engine:
         if announcement := self._announcer.next():
             self._turns.idle.end()
             self._announcer.speak(announcement)
+            self._replace_lost_speaker()  # now: after the next key it would cost spoken words

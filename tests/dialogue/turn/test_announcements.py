@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 
 from tests.dialogue.talking import notices, talking
-from tests.fakes import SECONDS, BeepVoice, FakeSpeaker, ScriptedBrain
+from tests.fakes import SECONDS, BeepVoice, FakeMicrophone, FakeSpeaker, ScriptedBrain
 from voxtui.dialogue.engine_commands import Cancel, Mute, SendText, Speak, Talk
 from voxtui.dialogue.events import Event, Notice, State, StateChanged, TurnFinished
 from voxtui.dialogue.timestamps import Outcome
+from voxtui.errors import DeviceError
 
 READ = "Read this aloud. Then stop."
 SPOKEN = ["Read this aloud.", "Then stop."]
@@ -96,3 +97,14 @@ def test_it_says_why_nothing_is_read():
         t.engine.post(Speak(READ))
         t.events.until(Notice)
         assert "There is no voice or speaker, so nothing is read aloud." in notices(t.events)
+
+
+def test_a_speaker_that_fails_at_it_is_replaced_before_the_user_talks():
+    others = (FakeMicrophone(), FakeSpeaker())
+    with talking(fallback_devices=lambda: others) as t:
+        t.speaker.fails = DeviceError("The headset is gone.")
+        t.engine.post(Speak(READ))
+        t.events.until(StateChanged, enters(State.LOADING))
+        t.events.until(StateChanged, enters(State.READY))
+        assert t.ask().outcome is Outcome.ANSWERED
+        assert others[1].chunks
