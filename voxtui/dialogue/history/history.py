@@ -77,7 +77,8 @@ class History:
         self.past = (*self.past, turn)
 
     def forget(self) -> None:
-        if self.past:
+        # Texts alone, such as the notes, do not replace a conversation.
+        if any(not turn.attached for turn in self.past) or not self._forgotten[0]:
             self._forgotten = self.past, self.dropped
         self.past = self.dropped = ()
 
@@ -86,7 +87,7 @@ class History:
             self._set(tuple(past))
 
     def recall(self) -> None:
-        if not self.past:
+        if self._forgotten[0] and all(turn.attached for turn in self.past):
             self.past, self.dropped = self._forgotten
 
     def _set(self, past: tuple[PastTurn, ...], delay: float = 1.0) -> None:
