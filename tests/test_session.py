@@ -262,6 +262,19 @@ def test_an_undone_new_conversation_goes_on_in_its_own_place(stored):
     assert words_in(stored) == [["One.", "Two."]]
 
 
+def test_two_new_conversations_are_undone_as_one(stored):
+    local = Local()
+    local.engine.load()
+    local.session.choose("session.keep", True)
+    answered(local, said("One.", 1))
+    local.session.new_conversation()
+    local.session.new_conversation()
+    local.session.conversation.undo()
+    answered(local, said("One.", 1), said("Two.", 2))
+    local.session.close()
+    assert words_in(stored) == [["One.", "Two."]]
+
+
 def test_what_cannot_be_kept_is_said_once_and_kept_later(stored):
     local = Local()
     local.engine.load()

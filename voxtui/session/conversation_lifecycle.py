@@ -55,7 +55,9 @@ class Conversation:
     def begin_new(self) -> None:
         self.store()
         self._session.post(NewConversation())
-        self._before, self._log.current = self._log.current, StoredConversation()
+        if self._has_begun:  # a second new conversation leaves an empty one
+            self._before = self._log.current
+        self._log.current = StoredConversation()
         self._has_begun, self._switched = False, True
 
     def undo(self) -> None:
