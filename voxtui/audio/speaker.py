@@ -324,7 +324,7 @@ class SounddeviceSpeaker:
 
     def _mark_first_sound(self, now: float) -> None:
         playback = self._playback
-        if playback is None or playback.first_sound is None:
+        if playback is None or playback.first_sound is None or playback.silenced_at is not None:
             return
         at = playback.first_sound.at
         if at is not None and at <= now:
