@@ -338,8 +338,8 @@ class SounddeviceSpeaker:
         self._queued = 0
         self._resampler = None
         self._stream.abort()
-        self._stream.start()
         playback.silenced_at = self._segment.dropped_at = time.monotonic()
+        self._stream.start()
         playback.heard = playback.written - self._unheard(playback, now)
         self._drain, self._segment = 0, PlayedSegment(self._rate)
         self._changed.notify_all()
