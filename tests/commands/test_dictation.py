@@ -300,6 +300,17 @@ def test_control_characters_and_line_breaks_of_a_recogniser_are_removed():
     assert found.text == "One[2J two."
 
 
+@pytest.mark.parametrize("keys", [b"\x1b", b"\x1b\x1b", b"\x1b\r", b"a\x1b[A\x1b"])
+def test_escape_drops_whatever_is_read_with_it(keys):
+    with pytest.raises(KeyboardInterrupt):
+        dictate_command.ended(lambda: keys)
+
+
+@pytest.mark.parametrize(("keys", "ends"), [(b"\x1b[A", False), (b"x", False), (b"\x1b[A\r", True)])
+def test_a_key_of_several_bytes_is_no_escape(keys, ends):
+    assert (dictate_command.ended(lambda: keys) is not None) == ends
+
+
 PROMPT = "Speak. Space or Enter ends, Esc drops."
 
 

@@ -342,11 +342,21 @@ def test_a_function_of_the_client_is_called(client, choice, of_the_brain):
     assert [(done.call.name, done.result) for done in request.calls] == [("get_weather", "3 mm")]
     assert not request.past
 
+    thinks = {**message.model_dump(exclude_none=True), "content": "Let me look."}
+    ask(client, question, thinks, result, script=["Yes."], tools=TOOLS)
+    (request,) = BRAIN.requests
+    assert (request.user_input, request.past) == ("Does it rain in Oslo?", [])
+
     said = {"role": "assistant", "content": "Yes, 3 mm."}
     ask(client, question, message, result, said, user("And now?"), script=["No."], tools=TOOLS)
     (request,) = BRAIN.requests
     assert [len(turn.calls) for turn in request.past] == [1, 0]
     assert not request.calls
+
+
+def test_a_stream_of_null_is_no_stream(server):
+    body = {"messages": [user("Hello.")], "stream": None}
+    assert server.client.post(PATH, json=body).json()["object"] == "chat.completion"
 
 
 def test_a_call_within_a_stream_is_one_delta(client):

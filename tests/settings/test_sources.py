@@ -300,6 +300,10 @@ def test_a_value_is_toml_or_bare_text(option, key, value):
             "docs/tools.md shows an example.",
         ),
         (
+            '[[tools.command]]\nname = "lamp"\nsentence = "lamp"\nrun = ["echo", "{output}"]',
+            "tools.command[0]: lamp: there is no argument output. docs/tools.md shows an example.",
+        ),
+        (
             '[[mcp.server]]\nname = "time"\ncommand = "x"\nargs = "y"',
             "mcp.server[0].args: must be a list. docs/tools.md shows an example.",
         ),

@@ -238,6 +238,13 @@ def test_a_search_for_broken_text_or_a_number_beyond_all_finds_nothing(conversat
             act(2**63)
 
 
+def test_without_a_file_there_is_no_conversation(conversations) -> None:
+    for act in (conversations.read, lambda number: conversations.delete(number, 1.0)):
+        with pytest.raises(InputError, match="There is no conversation 3"):
+            act(3)
+    assert not conversations.file.exists()
+
+
 def test_a_full_disk_loses_nothing_that_was_kept(conversations) -> None:
     number = say(conversations, "precious")
     size = conversations.file.stat().st_size

@@ -258,6 +258,11 @@ def test_git_status_runs_no_program_of_the_repository(monkeypatch, tmp_path):
     subprocess.run(["git", "config", "core.fsmonitor", str(monitor)], check=True)
     assert run(tool("git_status")).sentence == "On main: 1 new file."
     assert not (tmp_path / "ran").exists()
+    subprocess.run(["git", "config", "filter.a=b.clean", f"{monitor}; cat"], check=True)
+    (tmp_path / ".gitattributes").write_text("* filter=a=b\n")
+    with pytest.raises(InputError, match=r"this repository names \(filter.a=b.clean\)"):
+        run(tool("git_status"))
+    assert not (tmp_path / "ran").exists()
 
 
 # Commands.

@@ -155,9 +155,20 @@ async def test_an_export_is_a_markdown_file(home) -> None:
     async with writing(config=KEEPS) as s:
         await opened(s)
         await s.press("ctrl+e")
-        await until(s, lambda: [*home.rglob("conversation-1.md")])
+        await until(s, lambda: "Exported" in s.text)
+        await s.press("ctrl+e")
+        await s.settle()
+        assert "Exported" in s.text
     (place,) = home.rglob("conversation-1.md")
     assert "**You**" in place.read_text() and "First" in place.read_text()
+
+
+async def test_all_conversations_are_erased_from_the_menu(home) -> None:
+    file = stored("First", "Second")
+    async with writing(config=KEEPS) as s:
+        s.app.menu.forget_all()
+        await until(s, lambda: "Every stored conversation was erased." in s.text)
+    assert not file.newest()
 
 
 async def test_nothing_is_stored_before_a_person_says_so(home) -> None:

@@ -49,6 +49,14 @@ async def test_a_long_paste_can_be_asked_about_by_voice():
         assert "[pasted" not in s.text
 
 
+async def test_a_blank_paste_is_nothing():
+    async with screen(config=ROOMY) as s:
+        await pasted(s, "    \n" * 6)
+        assert "[pasted" not in s.text
+        await s.press("space")
+        assert s.commands == ["talk"]
+
+
 async def test_enter_alone_has_a_paste_read_ahead_and_asks_what_to_know():
     async with screen(config=ROOMY) as s:
         await pasted(s)
@@ -74,10 +82,12 @@ async def test_backspace_at_the_beginning_removes_the_newest_paste():
         assert s.commands == ["say"]
 
 
-@pytest.mark.parametrize("opens", ["tab", "click"])
+@pytest.mark.parametrize("opens", ["tab", "click", "click after Esc"])
 async def test_a_paste_opens_and_closes(opens):
     async with screen(config=ROOMY) as s:
         await pasted(s)
+        if opens == "click after Esc":
+            await s.press("escape")
         if opens == "tab":
             await s.press("tab")
         else:

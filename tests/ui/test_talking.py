@@ -7,8 +7,15 @@ from textual import events
 from textual.widgets import Input
 
 from tests.ui.conftest import screen, until
-from voxtui.dialogue.events import MicrophoneLost, Notice, ReplyText, State, StateChanged
-from voxtui.dialogue.timestamps import Outcome
+from voxtui.dialogue.events import (
+    MicrophoneLost,
+    Notice,
+    ReplyText,
+    State,
+    StateChanged,
+    TurnStarted,
+)
+from voxtui.dialogue.timestamps import Outcome, Timestamps
 from voxtui.settings.schema import Config, UiConfig, VadConfig
 from voxtui.ui.driver.keyboard import Key, KeyboardAnswer, KeyUp
 from voxtui.ui.footer import Footer
@@ -461,6 +468,17 @@ async def test_the_loss_of_a_microphone_is_shown_until_the_same_one_is_back():
         s.engine.load("a microphone")
         await s.settle()
         assert "✗ The server is down." in s.lines[1]
+
+
+async def test_without_a_microphone_the_next_turn_removes_a_problem():
+    async with screen(microphone=None) as s:
+        s.engine.report(Notice("The server is down.", "error"))
+        await s.settle()
+        assert "✗ The server is down." in s.text
+        await s.send("hello")
+        s.engine.report(TurnStarted(1, "text", Timestamps()))
+        await s.settle()
+        assert "The server is down." not in s.text and "No microphone" in s.text
 
 
 @pytest.mark.slow

@@ -64,6 +64,14 @@ async def test_the_talk_key_silences_a_timer_and_talks():
         assert s.commands == ["talk"]
 
 
+async def test_the_talk_key_silences_a_timer_without_a_microphone():
+    async with screen(microphone=None) as s:
+        s.engine.ringing = True
+        await s.press("space")
+        assert not s.engine.ringing
+        assert s.commands == []
+
+
 @pytest.mark.parametrize(
     ("environment", "sent"),
     [

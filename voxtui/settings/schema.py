@@ -399,8 +399,12 @@ class ToolCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if spoken != known:
             odd = ", ".join(sorted(spoken ^ known))
             raise ValueError(f"{self.name}: its sentence and its arguments differ in {odd}")
-        used = set(re.findall(r"\{(\w+)\}", " ".join((*self.run, self.says))))
-        if odd := ", ".join(sorted(used - known - {"output"})):
+        if "output" in known:
+            raise ValueError(f"{self.name}: {{output}} is what the program writes, no argument")
+        run, says = (
+            set(re.findall(r"\{(\w+)\}", text)) for text in (" ".join(self.run), self.says)
+        )
+        if odd := ", ".join(sorted((run | says - {"output"}) - known)):
             raise ValueError(f"{self.name}: there is no argument {odd}")
         if "{" in self.run[0]:
             raise ValueError(f"{self.name}: the program itself cannot be an argument")

@@ -168,6 +168,8 @@ class Conversations:
             return database.execute(query).fetchone()[0]
 
     def read(self, conversation: int) -> Mapping[int, Exchange]:
+        if self._is_empty:
+            raise InputError(f"There is no conversation {conversation}.", LISTED)
         with self._opened() as database:
             query = (
                 "SELECT id, you, vox, clock, attached, at, answered_by FROM exchange"
@@ -226,6 +228,8 @@ class Conversations:
 
     def delete(self, conversation: int, now: float) -> None:
         """Hide a conversation. `restore` brings it back until `erase_deleted`."""
+        if self._is_empty:
+            raise InputError(f"There is no conversation {conversation}.", LISTED)
         with self._opened(writes=True) as database:
             hide = "UPDATE conversation SET deleted = ? WHERE id = ? AND deleted IS NULL"
             if not database.execute(hide, (now, conversation)).rowcount:

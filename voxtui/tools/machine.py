@@ -16,6 +16,9 @@ from voxtui.errors import InputError
 from voxtui.skills.rules.spoken import say_span, spoken_list
 from voxtui.tools.words import output_of, tool, without_arguments
 
+RUNS_PROGRAMS = r"^(filter\..*\.(clean|process)|extensions\.partialclone|remote\..*\.promisor)$"
+"""The settings of git, in lower case, with which `git status` may run a program."""
+
 COMMAND_SECONDS = 2.0
 
 POWER = Path("/sys/class/power_supply")
@@ -91,11 +94,21 @@ def uptime() -> ToolResult:
 def git_status(cancelled: Flag) -> ToolResult:
     """Count the changes of the repository in the current folder.
 
-    A repository may name programs that git would run; `status` would run `core.fsmonitor`.
+    A repository may name programs that git would run: `status` would run `core.fsmonitor`, the
+    filters of changed files, and whatever fetches the objects that a partial clone lacks.
     """
-    command = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-C",
-               os.getcwd(), "status", "--porcelain=v1", "--branch",
-               "--ignore-submodules=all")  # fmt: skip
+    git = ("git", "-C", os.getcwd(), "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+    names = (*git, "config", "--show-scope", "--name-only", "--get-regexp", RUNS_PROGRAMS)
+    try:
+        named = output_of(names, COMMAND_SECONDS, cancelled)
+    except InputError as error:
+        if "exit code 1." not in str(error):  # it found none
+            raise
+        named = ""
+    own = [line.split("\t")[1] for line in named.splitlines() if line[:5] in ("local", "workt")]
+    if own:
+        raise InputError(f"git would run programs that this repository names ({own[0]}).")
+    command = (*git, "status", "--porcelain=v1", "--branch", "--ignore-submodules=all")
     head, *changes = output_of(command, COMMAND_SECONDS, cancelled).splitlines() or ["## unknown"]
     found = re.match(r"## (?:No commits yet on )?(?P<name>.+?)(?:\.\.\.|$| )", head)
     branch = found["name"] if found else "no branch"

@@ -255,10 +255,11 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         """Talk, silence a timer, or write. Return False if Textual should look for a binding."""
         here = len(self.screen_stack) == 1
         if here and self.main.talks(key):
+            self.session.post(Silence())  # without a microphone, no turn would do so
             self.main.give_pasted()
             self.talk.press(key.time, isinstance(key, Key) and key.repeated)
             return True
-        snooze = key.key == SNOOZE_KEY and self.timers.rings
+        snooze = key.key.lower() == SNOOZE_KEY and self.timers.rings
         if self.session.post(Silence(snooze)) and not key.key.startswith("ctrl+"):
             return True
         return here and await self.main.take_key(key)

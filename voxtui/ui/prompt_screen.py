@@ -196,7 +196,8 @@ class PromptScreen(SteppedScreen):
         left = room - bar.pasted.tokens
         tokens = at_least_tokens(paste.characters)
         if tokens <= left:  # else it is too long to be looked at
-            text = pasted_lines(paste.text)
+            if not (text := pasted_lines(paste.text)).strip():
+                return
             folded = text.count("\n") >= FIELD_LINES or paste.characters > FIELD_CHARACTERS
             if not folded or bar.corrected is not None:
                 bar.write(joined_lines(text))

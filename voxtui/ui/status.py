@@ -184,6 +184,8 @@ class Status:
             self.banner.withdraw()
             self._show_silence()
             self.show_mode()
+        else:
+            self._show_no_microphone()
 
     # The microphone.
 

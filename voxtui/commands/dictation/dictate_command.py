@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -84,16 +85,16 @@ def _dictate(config: Config, quiet: bool) -> Dictated:
                 if to_text.sends_to:
                     line.notice(f"Your voice goes to {to_text.sends_to}.")
                 detector = wiring.build_detector(config)
-                return dictation.listen(config.vad, detector, to_text, lambda: _ended(pressed))
+                return dictation.listen(config.vad, detector, to_text, lambda: ended(pressed))
         finally:
             dictation.close()
             line.clear()
 
 
-def _ended(pressed: Pressed | None) -> float | None:
+def ended(pressed: Pressed | None) -> float | None:
     """Return the time of a key that ends the dictation. Raises KeyboardInterrupt to discard it."""
-    keys = pressed() if pressed else b""
-    if keys == b"\x1b":
+    keys = re.sub(rb"\x1b[O\[][0-?]*[@-~]", b"", pressed() if pressed else b"")  # such as arrows
+    if b"\x1b" in keys:
         raise KeyboardInterrupt
     return time.monotonic() if any(key in b" \r\n\x04" for key in keys) else None
 

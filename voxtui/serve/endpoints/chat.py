@@ -134,7 +134,7 @@ class Chat(Endpoint):
                         function = made.function
                         name = tool_name(function.name)
                         calls[made.id] = ToolCall(name, function.arguments, made.id)
-                    if text:
+                    if text and not message.tool_calls:  # its results belong to the turn before
                         past.append(PastTurn("", None, (Token(text),)))
                 case "tool":
                     if (call := calls.get(message.tool_call_id or "")) is None or not past:

@@ -116,7 +116,7 @@ class ChatCompletion(msgspec.Struct):
 
     messages: Annotated[list[Message], Meta(min_length=1, max_length=500)]
     model: str = ""
-    stream: bool = False
+    stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None

@@ -190,12 +190,13 @@ class HistoryScreen(SearchList[int | None]):
     @work
     async def action_export(self) -> None:
         if self._renamed is None and (summary := self._highlighted) is not None:
-            await self._change(partial(self._export, summary))
-
-    def _export(self, summary: Summary) -> None:
-        place = export(self._conversations, summary, self._exports)
-        shown = str(place).replace(str(Path.home()), "~", 1)
-        self.notify(f"Exported, with your words:\n{shown}")
+            places: list[Path] = []
+            await self._change(
+                lambda: places.append(export(self._conversations, summary, self._exports))
+            )
+            for place in places:
+                shown = str(place).replace(str(Path.home()), "~", 1)
+                self.notify(f"Exported, with your words:\n{shown}")
 
     async def _change(self, change: Callable[[], object]) -> bool:
         """Call `change` on a thread, because another window may lock the file for seconds.

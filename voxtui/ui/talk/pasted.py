@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from textual import events
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -96,6 +97,9 @@ class PastedTexts(Static):
     def _show(self) -> None:
         self.update(f"[pasted {self.length}]" if self._texts else "")
         self.set_class(bool(self._texts), "shown")
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        event.stop()  # else the bar would talk
 
     async def on_click(self) -> None:
         await self.run_action("screen.open_pasted")
