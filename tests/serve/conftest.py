@@ -74,7 +74,7 @@ def serving(
         hand_over_s,
         queue_s,
     )  # fmt: skip
-    app, calls = build_app(config, pool, "embedded", token, frozenset())
+    app, calls = build_app(config, pool, token, frozenset())
     ready = threading.Event()
     with bound(replace(config.serve, port=0)) as listener:
         server = AnnouncingServer(

@@ -52,7 +52,7 @@ async def nothing() -> None: ...
 @pytest.mark.parametrize("endpoint", ["transcriptions", "chat", "speech"])
 async def test_an_answer_is_counted_before_its_end_is_sent(endpoint, streamed):
     parts = ModelSet(counted, LoudIsSpeech(), BeepVoice(), ScriptedBrain())
-    app, _ = build_app(Config(), Pool([parts]), "embedded", None, frozenset())
+    app, _ = build_app(Config(), Pool([parts]), None, frozenset())
     base = "http://localhost/v1"
     request = {
         "transcriptions": lambda: httpx2.Request(

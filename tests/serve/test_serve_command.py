@@ -21,7 +21,7 @@ from tests.serve.conftest import own_address
 from voxtui.cli import cli, main
 from voxtui.errors import InputError
 from voxtui.serve.serve_command import bound, check_memory, key, reached_at
-from voxtui.settings.schema import BrainConfig, Config, ServeConfig
+from voxtui.settings.schema import BrainConfig, Config, ServeConfig, VoxtralBrainConfig
 
 CLIP = Path(__file__).parents[2] / "assets/clips/capital-of-france.wav"
 
@@ -150,3 +150,11 @@ def test_sessions_that_do_not_fit_the_memory_are_refused_and_others_announced(mo
         check(64)
     assert check(1) == ""
     assert check(4) == "4 sessions take about 6.0 GB of memory; 7.2 GB are free."
+
+
+def test_a_gpu_without_weights_needs_the_memory_of_the_embedded_brain(monkeypatch, tmp_path):
+    monkeypatch.setattr("voxtui.models.cuda.check_voxtral", lambda: None)
+    voxtral = VoxtralBrainConfig(model=str(tmp_path / "none"))
+    brain = BrainConfig(name="auto", voxtral=voxtral)
+    with pytest.raises(InputError, match="sessions take"):
+        check_memory(Config(brain=brain, serve=ServeConfig(sessions=64)))

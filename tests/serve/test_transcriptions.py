@@ -18,6 +18,7 @@ import soundfile
 from openai.types.audio import Transcription, TranscriptionVerbose
 from openai.types.audio.transcription_create_params import TranscriptionCreateParamsBase
 
+from tests.fakes import ScriptedBrain
 from tests.serve.conftest import PATIENCE, counted, pcm, serving, spoken
 from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import SAMPLE_RATE
@@ -155,6 +156,15 @@ def test_what_cannot_be_done_is_refused_with_the_field(server, fields, status, p
     assert set(error) == {"message", "type", "param", "code"}
     assert error["param"].removesuffix("[]") == param
     assert words in error["message"]
+
+
+def test_the_server_is_named_after_the_brain_that_was_loaded():
+    class Voxtral(ScriptedBrain):
+        name = "voxtral"
+
+    with serving(brain=Voxtral()) as server:
+        assert server.client.get("/readyz").json()["model"] == Config().brain.voxtral.model
+        assert upload(server, wav(spoken(0.5)), language="de").status_code == 200
 
 
 def test_fields_that_other_servers_know_are_ignored(server):

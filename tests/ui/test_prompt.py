@@ -41,6 +41,12 @@ async def test_the_footer_says_what_the_talk_key_does():
         assert "Space Send" in s.lines[-1] and "Talk" not in s.lines[-1]
 
 
+async def test_keys_that_do_not_fit_into_the_footer_end_in_an_ellipsis():
+    async with screen(size=(40, 20)) as s:
+        await loaded(s)
+        assert s.lines[-1].rstrip().endswith("…")
+
+
 async def test_the_footer_offers_to_select_a_turn_once_there_is_one():
     async with screen() as s:
         assert "Select" not in s.lines[-1]

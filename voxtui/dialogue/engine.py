@@ -326,9 +326,7 @@ class Engine:
             self._emit(event)
         try:
             warm_up(self._detectors, self._listener.name_detector)
-            past = self._history.past
-            options = self._dialogue.options if past else self._dialogue.timed_options(past)
-            self._components.load(options)
+            self._components.load(self._dialogue.loading_options)
         except VoxtuiError as error:
             self._components.devices.close()
             self._emit(LoadFailed(error))
@@ -348,7 +346,8 @@ class Engine:
         self._dialogue.enter(State.LOADING)
         newest, changed = self._inbox.newest, False
         try:
-            tone = self._components.replace(change, _Newer(self._inbox, newest))
+            options = self._dialogue.loading_options
+            tone = self._components.replace(change, options, _Newer(self._inbox, newest))
             self._listener.note_speech(tone)
             changed = True
         except VoxtuiError as error:

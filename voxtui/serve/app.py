@@ -43,7 +43,7 @@ def model_name(config: Config, brain: str) -> str:
 
 def chat_model_of(config: Config, brain: str) -> str:
     """Return the name by which clients call the chat model of `brain`."""
-    if brain != "embedded":
+    if brain in ("remote", "voxtral"):
         return model_name(config, brain)
     from voxtui.models.installed import chat_model_name
 
@@ -51,18 +51,18 @@ def chat_model_of(config: Config, brain: str) -> str:
 
 
 def build_app(
-    config: Config, pool: Pool, brain: str, token: str | None, hosts: frozenset[str]
+    config: Config, pool: Pool, token: str | None, hosts: frozenset[str]
 ) -> tuple[AccessControl, Calls]:
     """Return the ASGI application, and the sessions that must end before it does.
 
-    `brain` names the recognising brain. Each request needs the key `token`, unless it is None.
-    `hosts` are the accepted host names besides addresses.
+    Each request needs the key `token`, unless it is None. `hosts` are the accepted host names
+    besides addresses.
     """
     metrics = Metrics(pool.size)
     started = int(time.time())
-    model = model_name(config, brain)
+    model = model_name(config, pool.brain)
     voices = (config.voice.name,) * (config.voice.engine != "none")
-    models = model, chat_model_of(config, brain), *voices
+    models = model, chat_model_of(config, pool.brain), *voices
 
     def json(value: object, status: int = 200) -> Response:
         return Response(msgspec.json.encode(value), status, media_type="application/json")

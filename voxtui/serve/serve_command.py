@@ -67,12 +67,9 @@ def run(
     with bound(config.serve) as listener:  # before the models load: the port may be in use
         note("Loading the models.")
         with (load or warm_pool)(config, note) as pool:
-            brain = recognising_brain(config)
-            model = model_name(config, brain)
+            model = model_name(config, pool.brain)
             token, is_new = key(config.serve)
-            app, calls = build_app(
-                config, pool, brain, token, frozenset({config.serve.host.lower()})
-            )
+            app, calls = build_app(config, pool, token, frozenset({config.serve.host.lower()}))
             server = AnnouncingServer(
                 uvicorn.Config(
                     app,
@@ -101,7 +98,7 @@ def run(
 
 def check_memory(config: Config) -> str:
     """Return a notice about the memory of several sessions. Raises InputError for too little."""
-    sessions, each = config.serve.sessions, SESSION_GB.get(recognising_brain(config))
+    sessions, each = config.serve.sessions, SESSION_GB.get(_expected_brain(config))
     if sessions == 1 or each is None:
         return ""
     needed, free = sessions * each, free_memory()
@@ -114,14 +111,16 @@ def check_memory(config: Config) -> str:
     return f"{sessions} sessions take about {needed:.1f} GB of memory{there}."
 
 
-def recognising_brain(config: Config) -> str:
-    """Return "embedded", "voxtral" or "remote"; for "auto" the best one that runs here."""
+def _expected_brain(config: Config) -> str:
+    """Return "embedded", "voxtral" or "remote"; for "auto" the best one that is installed here."""
     from voxtui.models.cuda import check_voxtral
+    from voxtui.models.installed import voxtral_directory
 
     if config.brain.name != "auto":
         return config.brain.name
     try:
         check_voxtral()
+        voxtral_directory(config.brain.voxtral.model)
     except ModelError:
         return "embedded"
     return "voxtral"

@@ -73,6 +73,9 @@ class Pool:
     ) -> None:
         self.size = len(sets)
         self.has_brains = all(parts.brain is not None for parts in sets)
+        loaded = (parts.brain.name for parts in sets if parts.brain is not None)
+        self.brain = next(loaded, "embedded")
+        """the name of the loaded brain; without a chat model it is the embedded recogniser"""
         self._hand_over_s = hand_over_s
         self._queue_s = queue_s
         self._most = max(most_requests, 4 * len(sets))  # one client may use every set

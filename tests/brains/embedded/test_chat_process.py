@@ -6,6 +6,7 @@ import json
 import os
 import re
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -111,6 +112,22 @@ def test_the_chat_process_ends_with_its_parent_also_if_that_is_killed(
     ended, _, _ = select.select([chat], [], [], SECONDS)
     os.close(chat)
     assert ended
+
+
+def test_a_reply_goes_on_after_sigterm_which_systemd_also_sends_to_the_server(
+    llama: Llama,
+) -> None:
+    signalled: list[int] = []
+
+    def end(text: str) -> bool:
+        if not signalled and llama.pid is not None:
+            os.kill(llama.pid, signal.SIGTERM)
+            signalled.append(llama.pid)
+        return False
+
+    request = ChatRequest("Once", Config().generation.sampling(), 20, True)
+    assert llama.run(request, lambda done, total: False, end)
+    assert signalled == [llama.pid]
 
 
 def test_a_file_that_is_not_a_model_fails_with_one_sentence(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import select
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -139,7 +140,9 @@ def _end_with_voxtui() -> None:
     """End this process once voxtui's end of its standard input is closed, even in native code.
 
     By the other pipe it would end only after a batch or a token, on a busy machine seconds later.
+    SIGTERM is ignored: systemd sends it to all processes of a service.
     """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(0, fcntl.F_SETFL, os.O_ASYNC)  # sends SIGIO, which ends a process
     if select.select([0], [], [], 0)[0]:

@@ -72,6 +72,8 @@ class Announcer:
                 answering(announcement, self._dialogue),
                 prefetch(tokens, "announcement") as prefetched,
             ):
+                if self._dialogue.inbox.turn_waits:  # nobody could end it before `answering`
+                    announcement.handle.cancel()
                 speak(announcement, prefetched, self._dialogue)
         finally:
             announcement.handle.over = True
