@@ -20,7 +20,7 @@ from voxtui.dialogue.components.sound_devices import LOOK_SECONDS, NO_DEVICES, D
 from voxtui.dialogue.data import MICROPHONE, Frame
 from voxtui.dialogue.dialogue import NO_FRONT_END, Dialogue, FrontEnd
 from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice, State, Synced
-from voxtui.dialogue.history.history import History
+from voxtui.dialogue.history.history import ConversationLeft, History
 from voxtui.dialogue.inbox import Inbox, Posted
 from voxtui.dialogue.listening.barge_in import VoiceBargeIn
 from voxtui.dialogue.listening.listener import Listener, warm_up
@@ -289,6 +289,7 @@ class Engine:
                 turns.prefill.attach(attachment)
                 turns.prefill.read_history()
             case commands.NewConversation(past):
+                self._emit(ConversationLeft(self._history.past))
                 self._history.forget()
                 self._history.resume(past)
                 turns.prefill.warn_of_sending(past)
