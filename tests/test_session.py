@@ -23,6 +23,7 @@ from voxtui.dialogue.engine_commands import Cancel, NewConversation, Redo, Relea
 from voxtui.dialogue.events import (
     ChangeFailed,
     LoadFailed,
+    ReplyText,
     State,
     StateChanged,
     TurnFinished,
@@ -34,7 +35,7 @@ from voxtui.errors import InputError, ModelError
 from voxtui.session.local_session import LocalSession
 from voxtui.session.removed_turn import put_back, remove_turn
 from voxtui.session.user_session import ClipEnded, NotAllowed, UserSession
-from voxtui.settings.schema import Config
+from voxtui.settings.schema import Config, SessionConfig
 from voxtui.settings.sources import load_config
 from voxtui.storage.conversation_database import Conversations, history_file
 
@@ -260,6 +261,57 @@ def test_an_undone_new_conversation_goes_on_in_its_own_place(stored):
     answered(local, said("One.", 1), said("Two.", 2))
     local.session.close()
     assert words_in(stored) == [["One.", "Two."]]
+
+
+def test_two_new_conversations_are_undone_as_one(stored):
+    local = Local()
+    local.engine.load()
+    local.session.choose("session.keep", True)
+    answered(local, said("One.", 1))
+    local.session.new_conversation()
+    local.session.new_conversation()
+    local.session.conversation.undo()
+    answered(local, said("One.", 1), said("Two.", 2))
+    local.session.close()
+    assert words_in(stored) == [["One.", "Two."]]
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_an_answer_that_another_conversation_ends_is_kept_in_its_own(stored, resumes):
+    events = queue.SimpleQueue()
+    go_on = Flag()
+    brain = ScriptedBrain(["Yes."], ["Well. ", go_on], ["Sure."])
+    local = LocalSession(
+        lambda emit: engine_on_fakes(emit, brain=brain),
+        events.put,
+        Config(session=SessionConfig(keep=True)),
+    )
+    try:
+        local.start()
+        take_until_ready(local, events)
+        local.say("One.")
+        take_until_ready(local, events)
+        until(stored.newest)
+        if resumes:
+            local.new_conversation()
+        local.say("Two.")
+        while not isinstance(event := events.get(timeout=SECONDS), ReplyText):
+            local.take(event)
+        if resumes:
+            local.conversation.resume(stored.newest()[0].id)
+        else:
+            local.new_conversation()
+        go_on.set()
+        take_until_ready(local, events)
+        local.say("Three.")
+        take_until_ready(local, events)
+    finally:
+        local.close()
+    kept = [["One.", "Three."], ["Two."]] if resumes else [["One.", "Two."], ["Three."]]
+    assert sorted(words_in(stored)) == kept
+    assert [e.vox for one in stored.newest("two") for e in stored.read(one.id).values()][-1] == (
+        "Well. "
+    )
 
 
 def test_what_cannot_be_kept_is_said_once_and_kept_later(stored):

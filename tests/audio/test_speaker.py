@@ -251,6 +251,7 @@ def test_speech_that_is_stopped_before_it_sounds_has_neither_first_nor_last_soun
     timestamps, key = Timestamps(), KeyPress(0.4)  # the tone is in the device by then
     samples = np.concatenate([silence, tone(0.5).samples])
     speaker.play(SpeechChunk(samples, VOICE_RATE, "la"), timestamps, key.flag)
+    recorder.until(time.monotonic() + 1.0)  # past the time at which the tone was due
     speaker.finish(timestamps, key.flag)
     assert not recorded(recorder).any()
     assert (

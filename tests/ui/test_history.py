@@ -163,6 +163,14 @@ async def test_an_export_is_a_markdown_file(home) -> None:
     assert "**You**" in place.read_text() and "First" in place.read_text()
 
 
+async def test_all_conversations_are_erased_from_the_menu(home) -> None:
+    file = stored("First", "Second")
+    async with writing(config=KEEPS) as s:
+        s.app.menu.forget_all()
+        await until(s, lambda: "Every stored conversation was erased." in s.text)
+    assert not file.newest()
+
+
 async def test_nothing_is_stored_before_a_person_says_so(home) -> None:
     async with writing() as s:
         s.app.main.action_history()

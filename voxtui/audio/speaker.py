@@ -324,7 +324,7 @@ class SounddeviceSpeaker:
 
     def _mark_first_sound(self, now: float) -> None:
         playback = self._playback
-        if playback is None or playback.first_sound is None:
+        if playback is None or playback.first_sound is None or playback.silenced_at is not None:
             return
         at = playback.first_sound.at
         if at is not None and at <= now:
@@ -338,8 +338,8 @@ class SounddeviceSpeaker:
         self._queued = 0
         self._resampler = None
         self._stream.abort()
-        self._stream.start()
         playback.silenced_at = self._segment.dropped_at = time.monotonic()
+        self._stream.start()
         playback.heard = playback.written - self._unheard(playback, now)
         self._drain, self._segment = 0, PlayedSegment(self._rate)
         self._changed.notify_all()

@@ -51,6 +51,11 @@ class Dialogue:
         """True while nobody speaks: neither side, and no announcement."""
         return self.state is State.READY and self.listener.recording is None
 
+    @property
+    def loading_options(self) -> ReplyOptions:
+        """Return the options to load a brain for: a history would stand before the time."""
+        return self.options if self.history.past else self.timed_options(())
+
     def timed_options(self, past: Past, begun: datetime | None = None) -> ReplyOptions:
         """Return the options of a turn after `past` that the user began at `begun`, or now."""
         at = self.local_time(begun)

@@ -20,7 +20,7 @@ from voxtui.dialogue.components.sound_devices import LOOK_SECONDS, NO_DEVICES, D
 from voxtui.dialogue.data import MICROPHONE, Frame
 from voxtui.dialogue.dialogue import NO_FRONT_END, Dialogue, FrontEnd
 from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice, State, Synced
-from voxtui.dialogue.history.history import History
+from voxtui.dialogue.history.history import ConversationLeft, History
 from voxtui.dialogue.inbox import Inbox, Posted
 from voxtui.dialogue.listening.barge_in import VoiceBargeIn
 from voxtui.dialogue.listening.listener import Listener, warm_up
@@ -225,8 +225,7 @@ class Engine:
                 else:
                     self._take(item)
                 self._components.devices.attend(self._listener.attentive or self._inbox.turn_waits)
-                if self._components.devices.speaker_lost:
-                    self._replace_speaker()
+                self._replace_lost_speaker()
                 if self._dialogue.is_quiet and not self._inbox.turn_waits:
                     self._announce()
         except Closing:
@@ -290,6 +289,7 @@ class Engine:
                 turns.prefill.attach(attachment)
                 turns.prefill.read_history()
             case commands.NewConversation(past):
+                self._emit(ConversationLeft(self._history.past))
                 self._history.forget()
                 self._history.resume(past)
                 turns.prefill.warn_of_sending(past)
@@ -327,9 +327,7 @@ class Engine:
             self._emit(event)
         try:
             warm_up(self._detectors, self._listener.name_detector)
-            past = self._history.past
-            options = self._dialogue.options if past else self._dialogue.timed_options(past)
-            self._components.load(options)
+            self._components.load(self._dialogue.loading_options)
         except VoxtuiError as error:
             self._components.devices.close()
             self._emit(LoadFailed(error))
@@ -349,7 +347,8 @@ class Engine:
         self._dialogue.enter(State.LOADING)
         newest, changed = self._inbox.newest, False
         try:
-            tone = self._components.replace(change, _Newer(self._inbox, newest))
+            options = self._dialogue.loading_options
+            tone = self._components.replace(change, options, _Newer(self._inbox, newest))
             self._listener.note_speech(tone)
             changed = True
         except VoxtuiError as error:
@@ -384,8 +383,10 @@ class Engine:
         self._components.report(self._components.devices.rescan_devices())
         self._dialogue.enter(State.READY)
 
-    def _replace_speaker(self) -> None:
-        """Replace the speaker that failed. Nothing can be recorded during this."""
+    def _replace_lost_speaker(self) -> None:
+        """Replace the speaker if it failed. Nothing can be recorded during this."""
+        if not self._components.devices.speaker_lost:
+            return
         if self._components.devices.watched:
             self._dialogue.enter(State.LOADING)
         self._components.report(self._components.devices.replace_speaker())
@@ -396,3 +397,4 @@ class Engine:
         if announcement := self._announcer.next():
             self._turns.idle.end()
             self._announcer.speak(announcement)
+            self._replace_lost_speaker()  # now: after the next key it would cost spoken words

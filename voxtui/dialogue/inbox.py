@@ -142,9 +142,10 @@ class Inbox:
 
     def _create(self) -> TurnHandle:
         """Cancel the newest turn and return a new one. The caller holds the lock."""
-        self._silence()
-        self.newest.cancel()
-        self.newest = TurnHandle(self.newest.number + 1)
+        before = self.newest
+        self.newest = TurnHandle(before.number + 1)
+        self._silence()  # what is announced only later sees the new turn
+        before.cancel()
         return self.newest
 
     def _answered(self) -> TurnHandle:

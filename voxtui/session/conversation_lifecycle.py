@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Iterator
 
 from voxtui.dialogue.engine_commands import NewConversation, RecallConversation
@@ -23,8 +24,8 @@ class Conversation:
         """the numbers for turns of stored conversations"""
         self._has_begun = True
         """whether a turn began in the present conversation; True at the start"""
-        self._switched = False
-        """whether the engine may still report turns of the previous conversation"""
+        self._left = deque[StoredConversation]()
+        """the previous conversations, of which the engine may still report turns"""
         self._before: StoredConversation | None = None
         self._turns_before = 0
         """the newest turn of this session before a conversation was resumed"""
@@ -42,21 +43,32 @@ class Conversation:
         return next((turn.user_text for turn in past if not turn.attached), "")
 
     def note_turn(self) -> None:
-        self._has_begun, self._switched = True, False
+        self._has_begun = True
+        self._left.clear()
 
     def store(self) -> None:
         """Store the conversation as it is now, if storing is on."""
-        if self._switched or not self._log.is_open:
-            return
+        if not self._left:
+            self._store(self._log.current, self._session.engine.past)
+
+    def store_left(self, past: Past) -> None:
+        """Store the conversation that the engine left, whose last answer may have been cut off."""
+        if self._left:
+            self._store(self._left.popleft(), past)
+
+    def _store(self, conversation: StoredConversation, past: Past) -> None:
         turns = self._record.turns.copy().items()
         answered_by = {n: turn.result.brain if turn.result else "" for n, turn in turns}
-        self._log.store(self._session.engine.past, answered_by)
+        self._log.store(conversation, past, answered_by)
 
     def begin_new(self) -> None:
         self.store()
+        self._left.append(self._log.current)
         self._session.post(NewConversation())
-        self._before, self._log.current = self._log.current, StoredConversation()
-        self._has_begun, self._switched = False, True
+        if self._has_begun:  # a second new conversation leaves an empty one
+            self._before = self._log.current
+        self._log.current = StoredConversation()
+        self._has_begun = False
 
     def undo(self) -> None:
         """Bring back the previous conversation. Raises NotAllowed once the new one has a turn."""
@@ -79,9 +91,11 @@ class Conversation:
 
     def resume(self, conversation: int) -> Past:
         """Replace the present conversation by a stored one; return its turns. Raises InputError."""
+        left = self._log.current
         past = self._past_of(conversation)
+        self._left.append(left)
         self._session.post(NewConversation(past))
-        self._has_begun, self._switched = True, True
+        self._has_begun = True
         self._turns_before = max(self._record.turns, default=0)
         return past
 

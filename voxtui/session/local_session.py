@@ -16,6 +16,7 @@ from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.events import State
 from voxtui.dialogue.history.attachments import Attachment, attached_tokens
+from voxtui.dialogue.history.history import ConversationLeft
 from voxtui.errors import DeviceError, ModelMissing, VoxtuiError, strip_control_characters
 from voxtui.session.clip_player import ClipPlayer
 from voxtui.session.conversation_lifecycle import Conversation
@@ -144,6 +145,8 @@ class LocalSession(UserSession):
                 self._take_loaded(event)
             case events.MicrophoneLost():
                 self.microphone = self.talking = None
+            case ConversationLeft(past):
+                self.conversation.store_left(past)
             case events.LoadFailed():
                 self.microphone, self._loaded = "", None
             case events.ChangeFailed():

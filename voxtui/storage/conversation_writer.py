@@ -59,14 +59,16 @@ class ConversationWriter:
         self.current = StoredConversation(conversation, rows)
         return tuple(turns.values())
 
-    def store(self, past: Past, answered_by: Mapping[int, str]) -> None:
-        """Store what is new in the engine's history. Returns at once.
+    def store(
+        self, conversation: StoredConversation, past: Past, answered_by: Mapping[int, str]
+    ) -> None:
+        """Store what is new in the history `past`. Returns at once.
 
         `answered_by` has the brain's name of each turn of this session that was not replaced. The
         history drops old turns; the file does not.
         """
         if self.is_open:
-            self._queue.put((self.current, past, answered_by))
+            self._queue.put((conversation, past, answered_by))
 
     def close(self, seconds: float | None = None) -> None:
         """Write what is queued; wait for at most `seconds`."""

@@ -259,7 +259,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
             self.main.give_pasted()
             self.talk.press(key.time, isinstance(key, Key) and key.repeated)
             return True
-        snooze = key.key == SNOOZE_KEY and self.timers.rings
+        snooze = key.key.lower() == SNOOZE_KEY and self.timers.rings
         if self.session.post(Silence(snooze)) and not key.key.startswith("ctrl+"):
             return True
         return here and await self.main.take_key(key)

@@ -140,3 +140,18 @@ def test_a_forgotten_history_is_recalled_until_the_next_turn() -> None:
     history.forget()
     history.recall()
     assert [turn.reply_text for turn in history.past] == ["No."]
+
+
+def test_a_history_is_recalled_though_a_text_was_attached_since() -> None:
+    history = History(LiveConfig(Config()))
+    notes = PastTurn("My notes.", "My notes.", (), attached=True)
+    history.attach(notes)
+    history.forget()
+    history.recall()
+    assert history.past == (notes,)
+    add(history, "Yes.")
+    for _ in range(2):
+        history.forget()
+        history.attach(notes)
+    history.recall()
+    assert [turn.reply_text for turn in history.past] == ["", "Yes."]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 
 from tests.dialogue.talking import notices, talking
-from tests.fakes import SECONDS, BeepVoice, FakeSpeaker, ScriptedBrain
-from voxtui.dialogue.engine_commands import Cancel, Mute, SendText, Speak, Talk
+from tests.fakes import SECONDS, BeepVoice, FakeMicrophone, FakeSpeaker, ScriptedBrain
+from voxtui.dialogue.dialogue import Dialogue
+from voxtui.dialogue.engine_commands import Cancel, Mute, Ring, SendText, Speak, Talk
 from voxtui.dialogue.events import Event, Notice, State, StateChanged, TurnFinished
 from voxtui.dialogue.timestamps import Outcome
+from voxtui.dialogue.turn import announcements
+from voxtui.dialogue.turn.turn import LiveTurn, answering
+from voxtui.errors import DeviceError
 
 READ = "Read this aloud. Then stop."
 SPOKEN = ["Read this aloud.", "Then stop."]
@@ -96,3 +101,28 @@ def test_it_says_why_nothing_is_read():
         t.engine.post(Speak(READ))
         t.events.until(Notice)
         assert "There is no voice or speaker, so nothing is read aloud." in notices(t.events)
+
+
+def test_a_speaker_that_fails_at_it_is_replaced_before_the_user_talks():
+    others = (FakeMicrophone(), FakeSpeaker())
+    with talking(fallback_devices=lambda: others) as t:
+        t.speaker.fails = DeviceError("The headset is gone.")
+        t.engine.post(Speak(READ))
+        t.events.until(StateChanged, enters(State.LOADING))
+        t.events.until(StateChanged, enters(State.READY))
+        assert t.ask().outcome is Outcome.ANSWERED
+        assert others[1].chunks
+
+
+def test_a_key_in_the_moment_in_which_an_announcement_begins_ends_it(monkeypatch):
+    @contextmanager
+    def pressed_before(turn: LiveTurn, dialogue: Dialogue):
+        dialogue.inbox.post(SendText("Hello?"))
+        with answering(turn, dialogue):
+            yield
+
+    with talking() as t:
+        monkeypatch.setattr(announcements, "answering", pressed_before)
+        t.engine.post(Ring("Your timer is done."))
+        assert t.turn().outcome is Outcome.ANSWERED
+        assert spoken(t.voice) == ["Yes."]

@@ -306,6 +306,17 @@ def test_the_chime_is_the_speakers_at_once_and_its_sentence_is_dropped_when_it_i
         assert SPOKEN[0] not in spoken(t.voice.clauses)
 
 
+def test_what_was_missed_is_spoken_though_something_was_stopped_before():
+    skills = ClockOnly()
+    with with_skills(ScriptedBrain(), skills) as t:
+        skills.emit(RingsIn(None))
+        skills.emit(RANG)
+        skills.emit(DUE)
+        t.events.until(StateChanged, lambda e: e == StateChanged(State.SPEAKING))
+        t.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+        assert spoken(t.voice.clauses) == SPOKEN
+
+
 def test_a_muted_timer_is_only_shown():
     skills = ClockOnly()
     with with_skills(ScriptedBrain(), skills) as t:

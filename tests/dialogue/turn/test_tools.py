@@ -11,12 +11,14 @@ from tests.dialogue.talking import talking, text
 from tests.dialogue.turn.test_skills import ClockOnly
 from tests.fakes import ScriptedBrain
 from voxtui.dialogue.data import SKILL, FinishedCall, ToolCall, Utterance
-from voxtui.dialogue.engine_commands import Cancel, Confirm, Redo, SendText
-from voxtui.dialogue.events import KeyNeeded, ToolCalled, ToolEnded
+from voxtui.dialogue.engine_commands import Cancel, Confirm, Redo, ReplaceComponents, SendText
+from voxtui.dialogue.events import KeyNeeded, Notice, ToolCalled, ToolEnded
+from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.protocols import SkillAnswer, SkillRequest
 from voxtui.dialogue.timestamps import Outcome
 from voxtui.dialogue.tool_interface import CallOutcome, Tool, ToolResult, offered
-from voxtui.errors import InputError
+from voxtui.errors import InputError, ModelLost
+from voxtui.settings.schema import Config
 
 DISK = ToolCall("disk", '{"path": "/"}')
 LIGHTS = ToolCall("lights", '{"state": "off"}')
@@ -294,3 +296,15 @@ def test_a_tool_of_a_client_ends_the_turn_with_its_call():
         turn = t.ask()
     assert [event.call for event in t.events.of(ToolCalled)] == [call]
     assert (turn.reply, turn.outcome) == ("", Outcome.ANSWERED)
+
+
+def test_a_brain_that_replaces_another_is_loaded_for_the_tools():
+    chosen, after_it = ScriptedBrain([ModelLost("The GPU failed.")]), ScriptedBrain()
+    with with_tools(ScriptedBrain(), disk(FakeTool(ToolResult("")))) as t:
+        brains = Fallbacks((lambda: chosen, lambda: after_it))
+        t.engine.post(ReplaceComponents(Config(), brain=brains))
+        t.engine.post(SendText("hello"))
+        t.turn()
+        t.events.until(Notice, lambda event: "from now on" in str(event))
+        tools = [brain.warmed_for and brain.warmed_for.tools for brain in (chosen, after_it)]
+        assert [[tool.name for tool in given or ()] for given in tools] == [["disk"], ["disk"]]

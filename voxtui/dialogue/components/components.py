@@ -12,7 +12,6 @@ from voxtui.dialogue.events import Event, Loaded, Loading, Notice
 from voxtui.dialogue.fallbacks import Fallbacks, fallbacks_of
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import (
-    DEFAULT_OPTIONS,
     Brain,
     NameDetector,
     ReplyOptions,
@@ -91,7 +90,7 @@ class Components:
     def has_next_brain(self) -> bool:
         return len(self._brains.makers) > 1
 
-    def load(self, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
+    def load(self, options: ReplyOptions) -> None:
         """Load the brain and the voice if they are missing, for `options`. Raises ModelError."""
         if self._voices is not None and self.voice is None:
             self.voice = self._load_voice(self._voices, self.config)
@@ -115,8 +114,10 @@ class Components:
         for event in events:
             self._emit(event)
 
-    def replace(self, change: ReplaceComponents, stopped: StopFlag) -> Timestamps:
-        """Use the components of `change` once all of them are ready; close those that they replace.
+    def replace(
+        self, change: ReplaceComponents, options: ReplyOptions, stopped: StopFlag
+    ) -> Timestamps:
+        """Use the components of `change` once all are ready for `options`; close what they replace.
 
         Returns the timestamps of the tone that a new speaker plays until `stopped` is set. On a
         VoxtuiError it closes the components of `change` and keeps those in use.
@@ -132,7 +133,7 @@ class Components:
             if voices is not None:
                 worker = self._load_voice(voices, change.config)
             if change.brain is not None:
-                self._use_brain(fallbacks_of(change.brain))
+                self._use_brain(fallbacks_of(change.brain), options)
         except BaseException:
             for part in (change.microphone, change.speaker, change.voice, change.brain):
                 if not isinstance(part, str | Fallbacks | None):
@@ -158,10 +159,10 @@ class Components:
             self._brain, self._brains = None, fallbacks_of(change.brain)
             self._config.loaded_brain = ""
 
-    def replace_lost_brain(self, reason: ModelLost) -> None:
-        """Load the next brain in place of the lost one, which stays if no other can be loaded."""
+    def replace_lost_brain(self, reason: ModelLost, options: ReplyOptions) -> None:
+        """Load the next brain for `options`; the lost one stays if no other can be loaded."""
         try:
-            self._use_brain(Fallbacks(self._brains.makers[1:]))
+            self._use_brain(Fallbacks(self._brains.makers[1:]), options)
         except ModelError as error:
             self._emit(Notice(f"No other brain can be loaded. {error}", "error"))
             return
@@ -202,10 +203,7 @@ class Components:
         self._voices, self.voice = voices, worker
 
     def _use_brain(
-        self,
-        brains: Fallbacks[Brain],
-        options: ReplyOptions = DEFAULT_OPTIONS,
-        patient: bool = False,
+        self, brains: Fallbacks[Brain], options: ReplyOptions, patient: bool = False
     ) -> None:
         """Load one of `brains` for answers in `options`, and close the brain in use.
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 from itertools import accumulate
 
 from voxtui.dialogue.data import FinishedCall, Token
+from voxtui.dialogue.events import EngineEvent
 from voxtui.dialogue.live_config import LiveConfig
-from voxtui.dialogue.protocols import PastTurn
+from voxtui.dialogue.protocols import Past, PastTurn
 
 ROOM = 0.75
 """Share of the maximum tokens that remains when old turns are dropped, several at once."""
@@ -15,6 +16,12 @@ ROOM = 0.75
 DELAY = 1.1
 """Factor by which the history may exceed the maximum after an answer of a rule. The brain has to
 read that answer in the pause; after a cut it would have to read the history again as well."""
+
+
+class ConversationLeft(EngineEvent, frozen=True):
+    """A NewConversation was taken. `past` is the history it replaced, with a cancelled answer."""
+
+    past: Past
 
 
 class History:
@@ -77,7 +84,8 @@ class History:
         self.past = (*self.past, turn)
 
     def forget(self) -> None:
-        if self.past:
+        # Texts alone, such as the notes, do not replace a conversation.
+        if any(not turn.attached for turn in self.past) or not self._forgotten[0]:
             self._forgotten = self.past, self.dropped
         self.past = self.dropped = ()
 
@@ -86,7 +94,7 @@ class History:
             self._set(tuple(past))
 
     def recall(self) -> None:
-        if not self.past:
+        if self._forgotten[0] and all(turn.attached for turn in self.past):
             self.past, self.dropped = self._forgotten
 
     def _set(self, past: tuple[PastTurn, ...], delay: float = 1.0) -> None:

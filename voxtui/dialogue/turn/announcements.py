@@ -8,7 +8,7 @@ from collections import deque
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.dialogue import Dialogue
 from voxtui.dialogue.engine_commands import Ring
-from voxtui.dialogue.events import Event, Notice, Reminded, RingsIn, State
+from voxtui.dialogue.events import Event, Notice, Rang, Reminded, RingsIn, State
 from voxtui.dialogue.prefetch import prefetch
 from voxtui.dialogue.protocols import SkillAnswer
 from voxtui.dialogue.turn.turn import LiveTurn, answering, speak
@@ -36,6 +36,8 @@ class Announcer:
                     self._dialogue.components.muted and seconds is not None
                 ):
                     speaker.chime(None if seconds is None else time.monotonic() + seconds)
+            case Rang():  # without RingsIn if it was missed
+                self._stopped = False
             case Reminded(sentence):
                 self._dialogue.inbox.post(Ring(sentence))
             case _:
@@ -70,6 +72,8 @@ class Announcer:
                 answering(announcement, self._dialogue),
                 prefetch(tokens, "announcement") as prefetched,
             ):
+                if self._dialogue.inbox.turn_waits:  # nobody could end it before `answering`
+                    announcement.handle.cancel()
                 speak(announcement, prefetched, self._dialogue)
         finally:
             announcement.handle.over = True

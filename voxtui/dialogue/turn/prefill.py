@@ -61,7 +61,7 @@ class HistoryPrefill:
     def replace_lost_brain(self, reason: ModelLost) -> None:
         dialogue = self._dialogue
         dialogue.enter(State.LOADING)
-        dialogue.components.replace_lost_brain(reason)
+        dialogue.components.replace_lost_brain(reason, dialogue.loading_options)
         dialogue.emit(dialogue.components.loaded())
         dialogue.enter(State.READY)
         self.read_history()

@@ -41,7 +41,7 @@ def rendered(text: str) -> Content:
                 quotes += 1 if token.nesting > 0 else -1
             case "heading_open" | "heading_close":
                 heading = token.nesting > 0
-            case "inline" | "fence" | "code_block" | "hr" | "html_block":
+            case "inline" | "fence" | "code_block" | "hr":
                 pieces += _begin_block(pieces, lists, quotes, first_of_item)
                 first_of_item = False
                 pieces += _block(token, heading, INDENT * len(lists))
@@ -76,8 +76,6 @@ def _block(token: Token, heading: bool, indent: str) -> Iterator[Piece]:
             yield from _inline(token.children or (), "bold" if heading else "", indent)
         case "hr":
             yield ("───", "$text-muted")
-        case "html_block":
-            yield token.content.rstrip("\n")
         case _:
             code = token.content.rstrip("\n").replace("\n", f"\n{indent}{INDENT}")
             yield (f"{INDENT}{code}", "$text-accent")

@@ -272,8 +272,11 @@ class Menu:
         self._app.run_worker(self._rescan(), group="rescan", exclusive=True)
 
     def forget_all(self) -> None:
-        try:
-            self._session.log.conversations.forget_all()
+        self._app.run_worker(self._forget_all(), group="forget", exclusive=True)
+
+    async def _forget_all(self) -> None:
+        try:  # a large file takes seconds
+            await in_thread(self._session.log.conversations.forget_all)
         except InputError as error:
             self._app.notify(str(error), severity="error")
         else:

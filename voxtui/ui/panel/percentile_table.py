@@ -29,7 +29,6 @@ from voxtui.ui.panel.formatting import (
 )
 
 LABEL_CELLS = 10
-VALUE_CELLS = 8
 TABLE_CELLS = 39
 TREND_CELLS = 10
 

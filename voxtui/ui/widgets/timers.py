@@ -49,7 +49,7 @@ class Timers(Static):
         shown = sorted(self._countdowns, key=lambda one: not one.rings)
         line = "  ".join(describe(one, now) for one in shown)
         if self.rings:
-            line = f"{line}  {HINT}" if len(shown) == 1 else f"{HINT}  {line}"
+            line = f"{HINT}  {line}"
         if line != self._line:
             self._line = line
             self.update(line, layout=False)
