@@ -98,7 +98,7 @@ class Calls:
 
 
 def addresses(listening: str) -> list[str] | None:
-    """Return the addresses for a call to a server at `listening`, or None for all of this machine."""
+    """Return the addresses for a call to a server at `listening`; None: all of this machine."""
     return None if ipaddress.ip_address(listening).is_unspecified else [listening]
 
 
