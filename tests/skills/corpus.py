@@ -49,8 +49,8 @@ def describe(meaning: Meaning | None) -> str:
             return f"remind {at:%Y-%m-%dT%H:%M}{' ' if about else ''}{about}"
         case ListReminders():
             return "reminders"
-        case CancelReminder(about, every):
-            return f"unremind{' *' if every else ''}{' ' if about else ''}{about}"
+        case CancelReminder(about, every, alarm):
+            return f"{'unalarm' if alarm else 'unremind'}{' *' if every else ''}{' ' if about else ''}{about}"
 
 
 def _which(which: Which) -> str:

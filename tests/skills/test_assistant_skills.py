@@ -101,6 +101,26 @@ def test_reminders_are_set_listed_and_cancelled(skills):
     assert ask(skills, "Cancel the reminder to call mum") == "Cancelled: call mum."
 
 
+def test_an_alarm_is_no_reminder(skills):
+    ask(skills, "Remind me tomorrow at nine to call mum")
+    assert ask(skills, "Cancel my alarm.") == "There is no alarm."
+    ask(skills, "Wake me at seven am")
+    assert ask(skills, "Cancel the alarm") == "Cancelled: the alarm."
+    ask(skills, "Wake me at seven am")
+    ask(skills, "Wake me at eight am")
+    assert ask(skills, "Cancel the alarm") == "There are 2 alarms. I can only cancel all of them."
+    assert ask(skills, "Cancel all alarms") == "Cancelled: the alarm and the alarm."
+    ask(skills, "Wake me at seven am")
+    assert ask(skills, "Cancel every reminder") == "Cancelled: call mum."
+    assert ask(skills, "What are my reminders?") == "Tomorrow at 7:00 am: alarm."
+
+
+@pytest.mark.parametrize("verb", ["Change", "Reset", "Extend"])
+def test_a_timer_that_is_changed_is_no_new_one(skills, verb):
+    ask(skills, "Set a timer for 5 minutes")
+    assert ask(skills, f"{verb} timer to 10 minutes") is None
+
+
 def test_the_next_words_complete_a_request(skills):
     assert ask(skills, "Set a timer for the pasta") == "For how long?"
     assert ask(skills, "Ten minutes.") == "Your pasta timer is set for 10 minutes."

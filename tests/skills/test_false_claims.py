@@ -37,6 +37,9 @@ def test_a_claim_is_noted(reply):
         "The first alarm clock was made in 1787.",
         "The sun is set to rise at six.",
         "Email was invented in 1971.",
+        "The first email was sent in 1971.",
+        "The event was created in 1896.",
+        "The first message was sent by telegraph.",
     ],
 )
 def test_talk_about_such_things_is_not(reply):

@@ -164,12 +164,15 @@ def _list(entries: Entries, now: datetime) -> str:
 
 
 def _cancel_reminders(request: CancelReminder, entries: Entries) -> tuple[Entries, str]:
-    about = request.about.lower()
-    found = [one for one in entries.reminders if about in one.name.lower()]
+    about, kind = request.about.lower(), "alarm" if request.alarm else "reminder"
+    named = [one for one in entries.reminders if one.name and about in one.name.lower()]
+    unnamed = [one for one in entries.reminders if not one.name and not about]
+    found = unnamed if request.alarm and not about else named or unnamed
     if not found:
-        raise _Refused("There is no such reminder." if about else "There is no reminder.")
+        raise _Refused(f"There is no such {kind}." if about else f"There is no {kind}.")
     if len(found) > 1 and not request.every:
-        raise _Refused(f"There are {len(found)} reminders. Say what the one is about.")
+        which = "I can only cancel all of them" if found == unnamed else "Say what the one is about"
+        raise _Refused(f"There are {len(found)} {kind}s. {which}.")
     after = Entries(tuple(entry for entry in entries.all if entry not in found))
     names = spoken_list([one.name or "the alarm" for one in found])
     return after, f"Cancelled: {names}."

@@ -67,8 +67,8 @@ class ListReminders:
 @dataclass(frozen=True, slots=True)
 class CancelReminder:
     about: str = ""
-    """the subject of a reminder; empty for the only one"""
     every: bool = False
+    alarm: bool = False
 
 
 Request: TypeAlias = TimerRequest | NewReminder | ListReminders | CancelReminder

@@ -106,7 +106,7 @@ def understand_reminder(text: str, now: datetime) -> intents.Request | Question 
             case "condition":
                 return None  # it would come more than once, or at no certain time
             case "cancel":
-                return intents.CancelReminder(about, bool(words["every"]))
+                return intents.CancelReminder(about, bool(words["every"]), bool(words["alarm"]))
             case "ask_when":
                 retry = f"remind me {{}} to {about}" if about else f"{text} {{}}"
                 return Question("When?", retry)
