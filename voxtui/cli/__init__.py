@@ -88,7 +88,7 @@ def cli(
             raise click.UsageError(f"{option} is for talking, not for {command}.")
     if quiet and not plain:
         raise click.UsageError(
-            "--quiet goes after the command (voxtui say --quiet) or with --plain."
+            "--quiet goes after the command (voxtui ask --quiet) or with --plain."
         )
     if plain:
         from voxtui.commands.plain import talk_in_lines
