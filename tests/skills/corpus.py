@@ -50,7 +50,8 @@ def describe(meaning: Meaning | None) -> str:
         case ListReminders():
             return "reminders"
         case CancelReminder(about, every, alarm):
-            return f"{'unalarm' if alarm else 'unremind'}{' *' if every else ''}{' ' if about else ''}{about}"
+            kind = "unalarm" if alarm else "unremind"
+            return f"{kind}{' *' if every else ''}{' ' if about else ''}{about}"
 
 
 def _which(which: Which) -> str:
