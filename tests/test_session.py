@@ -251,25 +251,14 @@ def test_a_corrected_turn_replaces_the_one_that_was_stored(stored):
     assert words_in(stored) == [["Right."]]
 
 
-def test_an_undone_new_conversation_goes_on_in_its_own_place(stored):
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_undone_new_conversation_goes_on_in_its_own_place(stored, times):
     local = Local()
     local.engine.load()
     local.session.choose("session.keep", True)
     answered(local, said("One.", 1))
-    local.session.new_conversation()
-    local.session.conversation.undo()
-    answered(local, said("One.", 1), said("Two.", 2))
-    local.session.close()
-    assert words_in(stored) == [["One.", "Two."]]
-
-
-def test_two_new_conversations_are_undone_as_one(stored):
-    local = Local()
-    local.engine.load()
-    local.session.choose("session.keep", True)
-    answered(local, said("One.", 1))
-    local.session.new_conversation()
-    local.session.new_conversation()
+    for _ in range(times):
+        local.session.new_conversation()
     local.session.conversation.undo()
     answered(local, said("One.", 1), said("Two.", 2))
     local.session.close()

@@ -346,6 +346,7 @@ def test_a_question_of_what_the_user_told_gets_no_warning() -> None:
     assert not danger_form(asked, told)
     assert danger_form(asked) and danger_form(asked, turns("Can I take two tablets?"))
     assert danger_form("How many tablets can I take?", told)
+    assert danger_form("How many ibuprofen do I take?", turns("I take ibuprofen."))
 
 
 @pytest.mark.parametrize(

@@ -233,8 +233,9 @@ def danger_form(words: str, past: Past = ()) -> ReplyForm | None:
     if len(words) > LONGEST_REQUEST:
         return None
     plain = f" {_plain(words)}".replace("-", " ")
-    does = re.search(r" do (i \w+)(?: (?:each|every) \w+)?$", plain)  # "I take two." tells it
-    if does and any(_plain(turn.user_text).startswith(does[1]) for turn in past):
+    does = re.search(r" do (i \w+)(?: (?:each|every) \w+)?$", plain)
+    told = does and re.compile(rf"{does[1]} (?:{_DANGERS['number']})\b")  # "I take two."
+    if told and any(told.match(_plain(turn.user_text)) for turn in past):
         return None
     follows = past and _search(_DANGERS["follows"])(plain)
     if follows and not danger_form(said := past[-1].user_text):  # "And with bleach?"
