@@ -105,9 +105,9 @@ def git_status(cancelled: Flag) -> ToolResult:
         if "exit code 1." not in str(error):  # it found none
             raise
         named = ""
-    own = [line.split("\t")[1] for line in named.splitlines() if line[:5] in ("local", "workt")]
-    if own:
-        raise InputError(f"git would run programs that this repository names ({own[0]}).")
+    for scope, _, name in (line.partition("\t") for line in named.splitlines()):
+        if scope in ("local", "worktree"):
+            raise InputError(f"git would run programs that this repository names ({name}).")
     command = (*git, "status", "--porcelain=v1", "--branch", "--ignore-submodules=all")
     head, *changes = output_of(command, COMMAND_SECONDS, cancelled).splitlines() or ["## unknown"]
     found = re.match(r"## (?:No commits yet on )?(?P<name>.+?)(?:\.\.\.|$| )", head)

@@ -143,11 +143,9 @@ class Transcriptions(Endpoint):
     name = "transcriptions"
 
     async def answer(self, exchange: Exchange) -> None:
-        language, any_language = (
-            self.config.brain.language,
-            self.pool.brain in ("remote", "voxtral"),
-        )
-        options = Options(self.models, language or "en" * (not any_language), any_language)
+        knows_any = self.pool.brain in ("remote", "voxtral")
+        language = self.config.brain.language or ("" if knows_any else "en")
+        options = Options(self.models, language, knows_any)
         answer = TranscriptionAnswer(exchange, options)
         with Spool() as spool:
             upload = Upload(spool, exchange, self.config.serve)
