@@ -256,7 +256,8 @@ def test_what_nobody_stops_is_missed_after_two_minutes_and_stays_in_the_list(tmp
 
 
 def test_stop_alone_needs_no_model(skills):
-    assert {ask(skills, words) for words in ("Stop.", "Stop talking!", "Enough")} == {"Okay."}
+    for words in ("Stop.", "Stop talking!", "Enough", "Stop talking now.", "Be quiet, please."):
+        assert ask(skills, words) == "Okay."
     assert ask(skills, "Okay.") is None
     assert ask(skills, "Stop the world, I want to get off.") is None
 
