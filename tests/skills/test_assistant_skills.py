@@ -262,7 +262,9 @@ def test_stop_alone_needs_no_model(skills):
     assert ask(skills, "Stop the world, I want to get off.") is None
 
 
-@pytest.mark.parametrize("words", ["Stop.", "Okay", "ok, thanks", "Turn it off", "stop the timer"])
+@pytest.mark.parametrize(
+    "words", ["Stop.", "Okay", "Alright, thanks", "Turn that thing off", "stop the timer"]
+)
 def test_words_stop_what_rings(tmp_path, clock, words):
     skills, events = started(tmp_path, clock)
     try:
@@ -271,6 +273,23 @@ def test_words_stop_what_rings(tmp_path, clock, words):
         events.until(Rang)
         assert ask(skills, words) == "Okay."
         events.until(CountdownsChanged, lambda e: e.countdowns == ())
+    finally:
+        skills.close()
+
+
+def test_yes_answers_the_brain_soon_after_something_rang(tmp_path, clock):
+    skills, events = started(tmp_path, clock)
+    try:
+        ask(skills, "Set a tea timer for ten minutes")
+        clock.later(minutes=10)
+        events.until(Rang)
+        skills.stop_ringing()  # as the talk key does
+        events.until(CountdownsChanged, lambda e: e.countdowns == ())
+        clock.later(seconds=3)
+        assert ask(skills, "Okay, thanks.") == "Okay."
+        clock.later(seconds=10)
+        assert [ask(skills, words) for words in ("Yes.", "Thanks", "Okay")] == [None] * 3
+        assert ask(skills, "Turn it off") == "Okay."
     finally:
         skills.close()
 

@@ -207,7 +207,9 @@ class AssistantSkills:
         if rang and "snooze" in orders:
             self._emit(RingsIn(None))
             return self._snooze(orders["snooze"])
-        if rang and "stop" in orders:
+        seconds = timer_alarm.KEY_SECONDS
+        heard = "heard" in orders and self._alarm.just_rang(utc(self.now()), seconds)
+        if heard or (rang and "stop" in orders):
             self.stop_ringing()
             return "Okay."
         return None
