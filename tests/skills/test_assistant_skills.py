@@ -105,14 +105,46 @@ def test_an_alarm_is_no_reminder(skills):
     ask(skills, "Remind me tomorrow at nine to call mum")
     assert ask(skills, "Cancel my alarm.") == "There is no alarm."
     ask(skills, "Wake me at seven am")
-    assert ask(skills, "Cancel the alarm") == "Cancelled: the alarm."
-    ask(skills, "Wake me at seven am")
-    ask(skills, "Wake me at eight am")
-    assert ask(skills, "Cancel the alarm") == "There are 2 alarms. I can only cancel all of them."
-    assert ask(skills, "Cancel all alarms") == "Cancelled: the alarm and the alarm."
-    ask(skills, "Wake me at seven am")
     assert ask(skills, "Cancel every reminder") == "Cancelled: call mum."
-    assert ask(skills, "What are my reminders?") == "Tomorrow at 7:00 am: alarm."
+    assert ask(skills, "Cancel all reminders") == "There is no reminder."
+    ask(skills, "Remind me at four")
+    assert ask(skills, "What are my reminders?") == (
+        "Today at 4:00 pm: reminder. Tomorrow at 7:00 am: alarm."
+    )
+    assert ask(skills, "Cancel the alarm") == "Cancelled: the alarm tomorrow at 7:00 am."
+    assert ask(skills, "Cancel the reminder") == "Cancelled: the reminder today at 4:00 pm."
+
+
+def test_one_of_several_alarms_is_cancelled(skills):
+    for hour in ("seven am", "eight am", "nine pm"):
+        ask(skills, f"Wake me at {hour}")
+    assert ask(skills, "Cancel the ten o'clock alarm") == "There is no such alarm."
+    assert ask(skills, "Cancel the nine o'clock alarm") == (
+        "Cancelled: the alarm today at 9:00 pm."
+    )
+    assert ask(skills, "Cancel the alarm") == (
+        "There are 2: the alarm tomorrow at 7:00 am and the alarm tomorrow at 8:00 am. "
+        "Say which one you mean."
+    )
+    assert ask(skills, "The eight o'clock one") == "Cancelled: the alarm tomorrow at 8:00 am."
+    assert ask(skills, "Delete the alarm at seven") == "Cancelled: the alarm tomorrow at 7:00 am."
+
+
+def test_an_entry_without_a_name_from_an_older_file_is_an_alarm(skills, tmp_path):
+    reminders_file(tmp_path).write_text('[{"at": "2026-11-23T07:00:00Z"}]')
+    assert ask(skills, "Cancel all reminders") == "There is no reminder."
+    assert (ask(skills, "Cancel all alarms") or "").startswith("Cancelled: the alarm tomorrow")
+
+
+@pytest.mark.parametrize("answer", ["The five minute timer.", "five minute timer", "Five minutes"])
+def test_the_timer_that_is_meant_is_no_new_one(skills, answer):
+    ask(skills, "Set a timer for 5 minutes")
+    ask(skills, "Set a tea timer for 10 minutes")
+    assert "which one" in (ask(skills, "Take one minute off the timer") or "")
+    assert ask(skills, answer) == "The timer for 5 minutes now has 4 minutes left."
+    assert "which one" in (ask(skills, "Stop the timer") or "")
+    assert ask(skills, "tea") == "The tea timer is cancelled."
+    assert ask(skills, "the five minute timer") is None
 
 
 @pytest.mark.parametrize("verb", ["Change", "Reset", "Extend"])

@@ -145,7 +145,7 @@ def due_sentence(entry: Entry, late: timedelta) -> str:
         return f"{timer_name(entry, 'Your')} {verb}."
     about = entry.name.removeprefix("that ")
     if not about:
-        return f"Your alarm was due {ago}." if missed else "This is your alarm."
+        return f"Your {entry.title} was due {ago}." if missed else f"This is your {entry.title}."
     return f"Reminder, due {ago}: {about}." if missed else f"Reminder: {about}."
 
 

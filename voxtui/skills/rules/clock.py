@@ -134,7 +134,7 @@ def _zones() -> dict[str, tuple[str, ...]]:  # takes some milliseconds, once
         region, _, city = zone.partition("/")
         if "/" not in city and region != "Antarctica":  # nor places such as Petersburg in Indiana
             zones[_plain(city)] = (zone,)
-    countries: dict[str, tuple[str, ...]] = {}
+    countries = dict[str, tuple[str, ...]]()
     for line in _lines("iso3166.tab"):
         code, _, country = line.partition("\t")
         name = _plain(country.partition(" (")[0])  # two countries are called Congo
@@ -142,7 +142,7 @@ def _zones() -> dict[str, tuple[str, ...]]:  # takes some milliseconds, once
     zones = countries | zones
     for line in _lines("cities.tsv"):
         zone, cities = line.split("\t")
-        zones.update(dict.fromkeys(cities.split(", "), (zone,)))
+        zones |= dict.fromkeys(cities.split(", "), (zone,))
     return zones
 
 
