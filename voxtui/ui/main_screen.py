@@ -16,7 +16,7 @@ from voxtui.session.removed_turn import RemovedTurn, put_back, remove_turn
 from voxtui.session.user_session import NotAllowed
 from voxtui.slash_commands import number, parse
 from voxtui.storage.saved_session import saved_sessions
-from voxtui.terminal.text_input import clipboard_text
+from voxtui.terminal.clipboard import clipboard_text
 from voxtui.ui.menu.menu import CONVERSATION, in_thread
 from voxtui.ui.menu.palette import Entry
 from voxtui.ui.talk_screen import TalkScreen
