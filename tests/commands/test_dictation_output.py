@@ -17,6 +17,7 @@ from voxtui.commands.dictation.dictation_output import (
     run_hook,
 )
 from voxtui.errors import ConfigError, InputError
+from voxtui.terminal.clipboard import clipboard_text
 
 SESSIONS = ("DISPLAY", "WAYLAND_DISPLAY", "TMUX")
 
@@ -75,6 +76,32 @@ def test_the_program_of_the_session_gets_the_text(programs, session, target, cal
     calls.write_text("")
     deliver("Héllo.", target, None)
     assert calls.read_text() == called
+
+
+@pytest.mark.parametrize(
+    ("session", "called"),
+    [
+        ({"WAYLAND_DISPLAY": "wayland-9"}, "wl-paste --no-newline <>\n"),
+        ({"DISPLAY": ":9119"}, "xclip -selection clipboard -out <>\n"),
+        ({"DISPLAY": ":9118", "TMUX": "0"}, "tmux save-buffer - <>\n"),
+    ],
+)
+@pytest.mark.usefixtures("displays")
+def test_the_clipboard_of_the_session_is_read(programs, session, called):
+    """A display that does not answer is none."""
+    calls = programs("wl-paste", "xclip", "tmux", ending="echo a text", **session)
+    assert clipboard_text() == "a text\n"
+    assert calls.read_text() == called
+
+
+@pytest.mark.usefixtures("displays")
+def test_a_clipboard_that_cannot_be_read_is_an_error(programs):
+    programs("xclip", ending="exit 1", DISPLAY=":9118")
+    with pytest.raises(InputError, match="no program for it was found, or its display does not"):
+        clipboard_text()
+    programs(DISPLAY=":9119")
+    with pytest.raises(InputError, match="no text: xclip failed with exit code 1"):
+        clipboard_text()
 
 
 def test_a_pane_is_named(programs):

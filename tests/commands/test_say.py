@@ -15,7 +15,7 @@ from voxtui.commands.say import read_aloud
 from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.speech.reply_speech import VoiceWorker
 from voxtui.errors import InputError, ModelError, UnspokenLanguage
-from voxtui.terminal.text_input import clipboard_text, open_text
+from voxtui.terminal.text_input import open_text
 
 
 @pytest.fixture
@@ -146,44 +146,6 @@ def test_the_first_words_sound_before_the_text_has_ended():
     assert go_on.is_set()
     assert [chunk.text for chunk in speaker.chunks] == ["The beginning.", "The middle.", "The end."]
     worker.close()
-
-
-@pytest.fixture
-def programs(monkeypatch, tmp_path):
-    """Put programs of these names, and no others, on PATH. Each prints its name and arguments."""
-    for name in ("DISPLAY", "WAYLAND_DISPLAY", "TMUX"):
-        monkeypatch.delenv(name, raising=False)
-
-    def install(*names, ending="exit 0"):
-        for name in names:
-            (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@"\n{ending}\n')
-            (tmp_path / name).chmod(0o755)
-        monkeypatch.setenv("PATH", str(tmp_path))
-
-    return install
-
-
-@pytest.mark.parametrize(
-    ("session", "printed"),
-    [
-        ("WAYLAND_DISPLAY", "wl-paste --no-newline\n"),
-        ("DISPLAY", "xclip -selection clipboard -out\n"),
-        ("TMUX", "tmux save-buffer -\n"),
-    ],
-)
-def test_the_clipboard_of_the_session_is_read(monkeypatch, programs, session, printed):
-    programs("wl-paste", "xclip", "tmux")
-    monkeypatch.setenv(session, ":0")
-    assert clipboard_text() == printed
-
-
-def test_a_clipboard_that_cannot_be_read_is_an_error(monkeypatch, programs):
-    programs("xclip", ending="exit 1")
-    with pytest.raises(InputError, match="no program for it was found"):
-        clipboard_text()
-    monkeypatch.setenv("DISPLAY", ":0")
-    with pytest.raises(InputError, match="no text: xclip failed with exit code 1"):
-        clipboard_text()
 
 
 def test_text_is_decoded_across_pieces(tmp_path, monkeypatch):

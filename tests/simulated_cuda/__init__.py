@@ -1,4 +1,4 @@
-"""A CUDA device that is not there, for tests: see docs/simulated-cuda.md."""
+"""A CUDA device that is not there, for tests: see README.md."""
 
 from pathlib import Path
 

@@ -33,8 +33,8 @@ from voxtui.slash_commands import COMMANDS, number, parse
 from voxtui.storage.derived_latencies import FIRST_SOUND, TOTAL, TTFT, Headline
 from voxtui.storage.device_offset import device_offset
 from voxtui.storage.metrics_files import metrics_writer
+from voxtui.terminal.clipboard import clipboard_text
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
-from voxtui.terminal.text_input import clipboard_text
 from voxtui.wiring import LocalFactories, devices_engine, sample_clips
 
 HELP = "\n".join(

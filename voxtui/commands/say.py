@@ -32,8 +32,9 @@ from voxtui.dialogue.speech.reply_speech import (
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError, ModelError, UnspokenLanguage
 from voxtui.settings.schema import Config
+from voxtui.terminal.clipboard import clipboard_text
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
-from voxtui.terminal.text_input import STDIN, clipboard_text, open_text
+from voxtui.terminal.text_input import STDIN, open_text
 from voxtui.wiring import build_speaker, build_voice
 
 PATIENCE_SECONDS = 30.0

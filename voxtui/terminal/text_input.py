@@ -1,11 +1,9 @@
-"""Read text from a file, a pipe or the clipboard."""
+"""Read text from a file or a pipe."""
 
 from __future__ import annotations
 
 import codecs
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,9 +19,6 @@ STDIN = Path("-")
 
 ATTACHMENT_CHARACTERS = 1_000_000
 """Maximum characters of an attachment, more than any model reads. A pipe may never end."""
-
-CLIPBOARD_SECONDS = 10
-"""Timeout of a clipboard program, which waits for the owner of the clipboard."""
 
 
 def open_text(path: Path) -> Iterator[str]:
@@ -87,44 +82,3 @@ def _decoded(descriptor: int, name: str) -> Iterator[str]:
     finally:
         if descriptor:
             os.close(descriptor)
-
-
-def clipboard_text() -> str:
-    command = _clipboard_reader()
-    if command is None:
-        raise InputError(
-            "The clipboard cannot be read: no program for it was found.",
-            "Install wl-clipboard (Wayland) or xclip (X11).",
-        )
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=CLIPBOARD_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise InputError(
-            f"The clipboard cannot be read: {command[0]} took more than {CLIPBOARD_SECONDS} s."
-        ) from error
-    if done.returncode:
-        raise InputError(
-            f"The clipboard holds no text: {command[0]} failed with exit code {done.returncode}."
-        )
-    return done.stdout.decode(errors="replace")
-
-
-def _clipboard_reader() -> list[str] | None:
-    x11, wayland = "DISPLAY" in os.environ, "WAYLAND_DISPLAY" in os.environ
-    for usable, *command in (
-        (wayland, "wl-paste", "--no-newline"),
-        (x11, "xclip", "-selection", "clipboard", "-out"),
-        (x11, "xsel", "--clipboard", "--output"),
-        (sys.platform == "darwin", "pbpaste"),
-        ("TMUX" in os.environ, "tmux", "save-buffer", "-"),
-    ):
-        if usable and shutil.which(command[0]):
-            return command
-    return None

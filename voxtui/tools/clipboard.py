@@ -6,7 +6,7 @@ from threading import Event as Flag
 
 from voxtui.dialogue.tool_interface import Tool, ToolResult
 from voxtui.errors import one_line
-from voxtui.terminal.text_input import clipboard_text
+from voxtui.terminal.clipboard import clipboard_text
 from voxtui.tools.words import tool, without_arguments
 
 READ_ALOUD = 300

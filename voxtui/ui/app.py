@@ -42,11 +42,11 @@ from voxtui.ui.main_screen import MainScreen
 from voxtui.ui.menu.menu import SETTINGS, Menu
 from voxtui.ui.menu.palette import Entry, Palette
 from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
-from voxtui.ui.prompt_screen import ATTACHED
 from voxtui.ui.status import LEVEL_SECONDS, Status
 from voxtui.ui.talk.pasted import FIELD_CHARACTERS, joined_lines
 from voxtui.ui.talk.talk import PushToTalk
 from voxtui.ui.talk.talkbar import TalkBar
+from voxtui.ui.talk_screen import ATTACHED
 from voxtui.ui.themes import theme_named
 from voxtui.ui.widgets.messages import Messages
 from voxtui.ui.widgets.timers import SNOOZE_KEY, Timers

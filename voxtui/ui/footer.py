@@ -12,7 +12,7 @@ from textual.style import Style
 from textual.widgets import Static
 
 from voxtui.ui.keys import ON_TURN, SELECT
-from voxtui.ui.prompt_screen import PromptScreen
+from voxtui.ui.talk_screen import TalkScreen
 
 KEY = "bold $footer-key-foreground"
 LABEL = "$footer-description-foreground"
@@ -47,10 +47,10 @@ class Footer(Static):
 
     def _shown(self, bindings: Sequence[Binding]) -> Sequence[Binding]:
         screen = self.screen
-        if isinstance(screen, PromptScreen) and screen.turn_offered:
+        if isinstance(screen, TalkScreen) and screen.turn_offered:
             offered = [binding for binding in bindings if binding.action in ON_TURN]
             return sorted(offered, key=lambda binding: ON_TURN.index(binding.action))
-        selects = isinstance(screen, PromptScreen) and screen.offers_selection
+        selects = isinstance(screen, TalkScreen) and screen.offers_selection
         shown = [each for each in bindings if each.show and (selects or each.action != SELECT)]
         return sorted(shown, key=lambda binding: binding.action == SELECT)  # it comes and goes
 

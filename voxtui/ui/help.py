@@ -60,7 +60,7 @@ class Help(TextBox):
         does = [(binding.key_display or binding.key, binding.tooltip) for binding in self._keys]
         does += [
             *((command.usage, command.about) for command in self._commands),
-            ("mouse", "hold its button on the bar at the bottom to talk; a click selects a turn"),
+            ("mouse", "hold its button on the talk bar to talk; a click selects a turn"),
             ("PgUp PgDn End", "scroll back, and to the newest again"),
             ("↑ ↓ Tab", "in the text field: earlier texts; complete a command"),
             ("Ctrl+Z", "suspend; `fg` in the shell comes back"),

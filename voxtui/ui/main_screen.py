@@ -16,16 +16,16 @@ from voxtui.session.removed_turn import RemovedTurn, put_back, remove_turn
 from voxtui.session.user_session import NotAllowed
 from voxtui.slash_commands import number, parse
 from voxtui.storage.saved_session import saved_sessions
-from voxtui.terminal.text_input import clipboard_text
+from voxtui.terminal.clipboard import clipboard_text
 from voxtui.ui.menu.menu import CONVERSATION, in_thread
 from voxtui.ui.menu.palette import Entry
-from voxtui.ui.prompt_screen import PromptScreen
+from voxtui.ui.talk_screen import TalkScreen
 
 WHAT_TO_KNOW = "What would you like to know?"
 """The reply to pasted text that was sent without a question."""
 
 
-class MainScreen(PromptScreen):
+class MainScreen(TalkScreen):
     _removed: RemovedTurn | None = None
 
     async def send(self, text: str, corrected: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Show the state at the prompt, in the top line, and in the banner if there is a problem."""
+"""Show the state in the talk bar, in the top line, and in the banner if there is a problem."""
 
 from __future__ import annotations
 

@@ -6,12 +6,8 @@ import re
 import select
 import shlex
 import shutil
-import socket
 import subprocess
-import sys
 import tomllib
-from collections.abc import Sequence
-from contextlib import suppress
 from io import FileIO
 from tempfile import TemporaryFile
 from typing import Literal, TypeAlias
@@ -20,6 +16,7 @@ import click
 
 from voxtui.errors import ConfigError, InputError
 from voxtui.settings.paths import read_config, user_path
+from voxtui.terminal.clipboard import INSTALL, WRITES, clipboard_program, hand_over
 
 Target: TypeAlias = Literal["stdout", "clipboard", "tmux", "type"]
 
@@ -91,7 +88,7 @@ def check_target(target: Target, pane: str | None) -> None:
         case "stdout":
             _check_reader()
         case "clipboard":
-            if not _clipboard_program():
+            if not clipboard_program(WRITES):
                 _open_terminal().close()
         case "tmux":
             _check_pane(pane)
@@ -121,28 +118,13 @@ def _check_reader() -> None:
 
 
 def _copy(text: str) -> None:
-    if command := _clipboard_program():
-        _hand_over(text, command, stays=True)
+    if command := clipboard_program(WRITES):
+        hand_over(text, command, stays=True)
         return
     # OSC 52: the terminal itself keeps the text, also at the other end of SSH.
     sequence = b"\x1b]52;c;" + base64.b64encode(text.encode()) + b"\x07"
     with _open_terminal() as terminal:
         terminal.write(sequence)
-
-
-def _clipboard_program() -> list[str] | None:
-    """Return the command that sets the clipboard, or None if the terminal does."""
-    x11, wayland = x11_answers(), wayland_answers()
-    for usable, *command in (
-        (wayland, "wl-copy"),
-        (x11, "xclip", "-selection", "clipboard", "-in"),
-        (x11, "xsel", "--clipboard", "--input"),
-        (sys.platform == "darwin", "pbcopy"),
-        ("TMUX" in os.environ, "tmux", "load-buffer", "-w", "-"),
-    ):
-        if usable and shutil.which(command[0]):
-            return command
-    return None
 
 
 def _open_terminal() -> FileIO:
@@ -151,46 +133,15 @@ def _open_terminal() -> FileIO:
     except OSError as error:
         raise InputError(
             "There is no clipboard: no program for it was found, and there is no terminal.",
-            "Install wl-clipboard (Wayland) or xclip (X11).",
+            INSTALL,
         ) from error
-
-
-def x11_answers() -> bool:
-    """Return True if the X server of DISPLAY accepts connections: the variable may be stale."""
-    display = os.environ.get("DISPLAY", "")
-    host, _, number = display.rpartition(":")
-    number = number.partition(".")[0]
-    if not number.isdecimal():
-        return False
-    path = f"/tmp/.X11-unix/X{number}"
-    match host:
-        case "" | "unix":
-            return _connects(socket.AF_UNIX, f"\0{path}") or _connects(socket.AF_UNIX, path)
-        case _ if host.startswith("/"):  # macOS
-            return _connects(socket.AF_UNIX, display)
-        case _:  # SSH
-            return _connects(socket.AF_INET, (host, 6000 + int(number)))
-
-
-def wayland_answers() -> bool:
-    display = os.environ.get("WAYLAND_DISPLAY", "")
-    folder = os.environ.get("XDG_RUNTIME_DIR", "")
-    return bool(display) and _connects(socket.AF_UNIX, os.path.join(folder, display))
-
-
-def _connects(family: socket.AddressFamily, address: str | tuple[str, int]) -> bool:
-    with socket.socket(family) as connection, suppress(OSError):
-        connection.settimeout(1)
-        connection.connect(address)
-        return True
-    return False
 
 
 def _check_pane(pane: str | None) -> None:
     if shutil.which("tmux") is None:
         raise InputError("tmux is not installed.", "--to clipboard or --to type need none.")
     target = ["-t", pane] if pane else []
-    dead = _hand_over("", ["tmux", "display-message", "-p", *target, "#{pane_dead}#{pane_id}"])
+    dead = hand_over("", ["tmux", "display-message", "-p", *target, "#{pane_dead}#{pane_id}"])
     if not dead.startswith("0%"):
         which = f"no pane {pane}" if dead.strip() in ("", "0") else "a pane whose program has ended"
         raise InputError(f"tmux: there is {which}.", "`tmux list-panes -a` lists them.")
@@ -199,8 +150,8 @@ def _check_pane(pane: str | None) -> None:
 def _paste_in_tmux(text: str, pane: str | None) -> None:
     _check_pane(pane)
     target = ["-t", pane] if pane else []
-    _hand_over(text, ["tmux", "load-buffer", "-b", BUFFER, "-"])
-    _hand_over("", ["tmux", "paste-buffer", "-p", "-d", "-b", BUFFER, *target])
+    hand_over(text, ["tmux", "load-buffer", "-b", BUFFER, "-"])
+    hand_over("", ["tmux", "paste-buffer", "-p", "-d", "-b", BUFFER, *target])
 
 
 def _type(text: str) -> None:
@@ -217,34 +168,9 @@ def _type(text: str) -> None:
         (text.isascii(), "ydotool", "type", "--file", "-"),
     ):  # fmt: skip
         if usable and shutil.which(command[0]):
-            _hand_over(text, command)
+            hand_over(text, command)
             return
     raise InputError(
         "No program here can type: wtype (Wayland), xdotool (X11) or ydotool.",
         "--to clipboard or --to tmux needs none of them.",
     )
-
-
-def _hand_over(text: str, command: Sequence[str], stays: bool = False) -> str:
-    """Pass `text` to the stdin of `command`, and return its output. Raises InputError.
-
-    If it `stays`, it serves the clipboard in the background. It then inherits no pipe, because the
-    reader of that pipe would wait for its end.
-    """
-    name = " ".join(command[:2]) if command[0] == "tmux" else command[0]
-    try:
-        done = subprocess.run(
-            command,
-            input=text.encode(),
-            stdout=subprocess.DEVNULL if stays else subprocess.PIPE,
-            stderr=subprocess.DEVNULL if stays else subprocess.PIPE,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise InputError(f"{name} failed: {error}.") from error
-    if done.returncode:
-        *_, reason = (done.stderr or b"").decode(errors="replace").strip().splitlines() or [""]
-        why = f": {reason}" if reason else "."
-        raise InputError(f"{name} failed with exit code {done.returncode}{why}")
-    return (done.stdout or b"").decode(errors="replace")

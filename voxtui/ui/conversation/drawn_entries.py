@@ -230,7 +230,7 @@ class DrawnEntries(ScrollView):
         return Strip.join([strip.crop(0, start), inside, strip.crop(end)])
 
     def _space_above(self) -> int:
-        """Return the number of empty rows above: a short conversation stands next to the prompt.
+        """Return the number of empty rows above: a short conversation stands next to the talk bar.
 
         The welcome stands in the upper part.
         """

@@ -1,4 +1,4 @@
-"""The prompt: the state, a hint or the text field, and the level. Holding it talks."""
+"""The talk bar: the state, a hint or the text field, and the level. Holding it talks."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TalkBar(Horizontal):
     ALLOW_SELECT = False
 
     class Held(Message):
-        """The mouse button was pressed on the bar, at `time`."""
+        """The mouse button was pressed on the talk bar, at `time`."""
 
     class LetGo(Message):
         """The mouse button was released, anywhere."""

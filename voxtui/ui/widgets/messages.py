@@ -1,4 +1,4 @@
-"""Show sentences that need no answer, in lines above the prompt or in an open box."""
+"""Show sentences that need no answer, in lines above the latency line or in an open box."""
 
 from __future__ import annotations
 

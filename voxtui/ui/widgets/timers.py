@@ -1,4 +1,4 @@
-"""The active timers and reminders, in one line above the bar."""
+"""The active timers and reminders, in one line above the talk bar."""
 
 from __future__ import annotations
 

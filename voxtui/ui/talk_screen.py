@@ -1,4 +1,4 @@
-"""The screen of the prompt, where the user types, pastes and talks."""
+"""The screen of the talk bar, where the user types, pastes and talks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ENTER = ("enter", "ctrl+j")
 ATTACHED = "▤"
 
 
-class PromptScreen(SteppedScreen):
+class TalkScreen(SteppedScreen):
     """Turns keys, texts and mouse events into talking and writing, unless a screen is above it."""
 
     def __init__(
