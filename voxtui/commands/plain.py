@@ -30,6 +30,7 @@ from voxtui.session.tool_lines import call_line, call_text
 from voxtui.session.user_session import ClipEnded, MakeEngine, NotAllowed, UserSessionEvent
 from voxtui.settings.schema import Config
 from voxtui.slash_commands import COMMANDS, number, parse
+from voxtui.storage.conversation_writer import StoredConversation
 from voxtui.storage.derived_latencies import FIRST_SOUND, TOTAL, TTFT, Headline
 from voxtui.storage.device_offset import device_offset
 from voxtui.storage.metrics_files import metrics_writer
@@ -95,7 +96,7 @@ class Plain:
         `continues` resumes the newest stored conversation. Raises the error of a failed thread, and
         that of a failed start unless the user can retry at the keyboard.
         """
-        self.session.start(self._continued() if continues else ())
+        self.session.start(*(self._continued() if continues else ((), None)))
         for text in attachments:
             self.session.post(Attach(text))
         threading.Thread(target=self._read, args=(lines,), name="voxtui-lines", daemon=True).start()
@@ -107,18 +108,18 @@ class Plain:
             self.session.close(LEAVING_SECONDS)
         return self._all_done
 
-    def _continued(self) -> Past:
+    def _continued(self) -> tuple[Past, StoredConversation | None]:
         try:
-            past = self.session.conversation.newest_past()
+            past, stored = self.session.conversation.read()
         except NotAllowed as nothing:
             self._complain(str(nothing))
             self._explain_storage()
-            return ()
+            return (), None
         for turn in past:
             if not turn.attached:
                 self._print(f"You: {indented(turn.user_text)}")
                 self._print(f"Vox: {indented(turn.reply_text.strip())}")
-        return past
+        return past, stored
 
     def _explain_storage(self) -> None:
         """Say how conversations are stored, unless the user has chosen. The screen asks instead."""

@@ -32,7 +32,7 @@ from voxtui.settings.paths import notes_file
 from voxtui.settings.save import save_values
 from voxtui.settings.sources import with_value
 from voxtui.storage.conversation_database import Conversations, history_file
-from voxtui.storage.conversation_writer import ConversationWriter
+from voxtui.storage.conversation_writer import ConversationWriter, StoredConversation
 from voxtui.storage.saved_session import Record, saved_sessions
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ class LocalSession(UserSession):
         )
         self.conversation = Conversation(self, self.record, self.log)
 
-    def start(self, past: Past = ()) -> None:
+    def start(self, past: Past = (), stored: StoredConversation | None = None) -> None:
+        self.log.current = stored or self.log.current
         if self.config.session.keep:
             self.log.begin()
         super().start(past)
