@@ -52,8 +52,6 @@ class MainScreen(TalkScreen):
                 self.action_history(command[1])
             elif command[0] == "edit":
                 self.action_edit(command[1])
-            elif command[0] == "numbers":
-                await self.program.run_action("panel")
             elif not await self.program.run_action(command[0], self):
                 await self.program.run_action(command[0])
         except NotAllowed as refused:
@@ -160,6 +158,9 @@ class MainScreen(TalkScreen):
     def action_snooze(self) -> None:
         if not self.session.post(Silence(snooze=True)):
             self.notify("No timer rings.", severity="warning")
+
+    def action_numbers(self) -> None:
+        self.notify(self.session.times)
 
     def action_mute(self) -> None:
         self.status.top.show_muted(self.session.toggle_mute())
