@@ -261,9 +261,7 @@ class Listener:
             live.too_long = True
             return self._release(live, frame.captured_at) or _RECORDED
         if live.hands_free and self._endpointer.ends(live.recording):
-            # Sound that came faster than it was spoken is dated into the future.
-            at = max(time.monotonic(), frame.captured_at)
-            return self._release(live, at) or self.finish()
+            return self._release(live, frame.captured_at)
         return _RECORDED
 
     def _release(self, live: _LiveRecording, at: float) -> Finding:
