@@ -261,7 +261,8 @@ class Listener:
             live.too_long = True
             return self._release(live, frame.captured_at) or _RECORDED
         if live.hands_free and self._endpointer.ends(live.recording):
-            return self._release(live, frame.captured_at)
+            live.released_at = frame.captured_at
+            return self.finish()
         return _RECORDED
 
     def _release(self, live: _LiveRecording, at: float) -> Finding:
