@@ -23,7 +23,7 @@ _RINGING = english("ringing")
 _REF = pattern(
     r"{leading}(?P<every>all|every|both|each)?(?: (?:of|the|my|our|those|these))* ?"
     r"(?P<before>(?:\S+ )*?){timer}"
-    r"(?: (?:called|named|for|in|on|with the name) {leading}(?P<after>.+?))?"
+    r"(?: (?:called|named|for|in(?! {span}$)|with the name) {leading}(?P<after>.+?))?"
 )
 _SPAN, _NAME, _VAGUE = pattern("{span}"), pattern("{timer_name}"), pattern("{vague}")
 _LEADING, _OWN = pattern("^{leading}"), pattern("^{own}")
