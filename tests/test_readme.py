@@ -16,19 +16,23 @@ from voxtui.settings.schema import Config
 
 REPOSITORY = Path(__file__).parent.parent
 README = (REPOSITORY / "README.md").read_text()
+MANUAL = [README, *(page.read_text() for page in REPOSITORY.glob("docs/*.md"))]
 
 
-def typed():
-    """Every command of the README: those of its code blocks, and those quoted in its text."""
-    blocks = re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines() if line.strip()]
-    quoted = re.findall(r"`((?:voxtui|make|python -m) [^`]+)`", README)
-    commands = [shlex.split(line, comments=True) for line in [*lines, *quoted]]
+def typed(page=README, program=""):
+    """Return the commands of `page` that begin with `program`, in code blocks and in quotes."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    lines = [line.removeprefix(".venv/bin/") for block in blocks for line in block.splitlines()]
+    lines = [line for line in lines if line.strip() and line.startswith(program)]
+    quoted = re.findall(rf"`({program or '(?:voxtui|make|python -m)'} [^`]+)`", page)
+    first = [re.split(" (?:&&|[|]) ", line)[0] for line in [*lines, *quoted]]
+    commands = [shlex.split(line, comments=True) for line in first]
     return [[word for word in words if not re.match(r"[A-Z_]+=", word)] for words in commands]
 
 
 def commands_of(program):
-    return [words for words in typed() if words[0] == program]
+    commands = [words for page in MANUAL for words in typed(page, program) if words[0] == program]
+    return [list(words) for words in dict.fromkeys(map(tuple, commands))]
 
 
 def subcommand(words):
@@ -66,11 +70,12 @@ def test_every_make_target_exists(words):
 
 
 def test_every_value_that_is_set_is_a_key_of_the_config():
-    keys = [re.match(r"[a-z_.]+", word)[0] for words in typed() for word in words if "=" in word
+    commands = commands_of("voxtui")
+    keys = [re.match(r"[a-z_.]+", word)[0] for words in commands for word in words if "=" in word
             and words[words.index(word) - 1] == "--set"]  # fmt: skip
-    keys += re.findall(r"`([a-z]+(?:\.[a-z_]+)+) = ", README)
-    keys += [key.lower().replace("__", ".") for key in re.findall(r"VOXTUI_(\w+)=", README)]
-    assert len(keys) >= 3
+    keys += re.findall(r"`([a-z]+(?:\.[a-z_]+)+) = ", "".join(MANUAL))
+    keys += [key.lower().replace("__", ".") for key in re.findall(r"VOXTUI_(\w+__\w+)=", README)]
+    assert len(keys) >= 20
     for key in keys:
         config = Config()
         for name in key.split("."):
@@ -107,6 +112,15 @@ def test_every_file_and_heading_that_is_linked_is_there(page):
         if "://" not in link:
             assert target.exists(), link
             assert not heading or heading in headings(target), link
+
+
+def test_every_page_is_linked_by_another():
+    links = [
+        page.parent / link.partition("#")[0]
+        for page in PAGES
+        for link in re.findall(r"\]\(([^)#][^)\s]*)\)", page.read_text())
+    ]
+    assert set(PAGES) - {link.resolve() for link in links} == set()
 
 
 def test_the_readme_uses_only_programs_that_the_reader_has():

@@ -229,7 +229,8 @@ def test_a_stored_conversation_goes_on_where_it_was(stored):
     local.session.new_conversation()
     answered(local, said("Between.", 3))
     until(lambda: len(stored.newest()) == 2)
-    past = local.session.conversation.resume(stored.newest("ann")[0].id)
+    past, resumed = local.session.conversation.read(stored.newest("ann")[0].id)
+    local.session.conversation.resume(past, resumed)
     assert [turn.user_text for turn in past] == ["I am Ann.", "Old."]
     local.engine.finish()  # of a turn that was cut off, while the engine has the other history
     answered(local, past[1], said("New.", 4))  # the oldest turn was dropped from the history
@@ -287,7 +288,7 @@ def test_an_answer_that_another_conversation_ends_is_kept_in_its_own(stored, res
         while not isinstance(event := events.get(timeout=SECONDS), ReplyText):
             local.take(event)
         if resumes:
-            local.conversation.resume(stored.newest()[0].id)
+            local.conversation.resume(*local.conversation.read(stored.newest()[0].id))
         else:
             local.new_conversation()
         go_on.set()

@@ -45,6 +45,9 @@ COMMANDS: Sequence[SlashCommand] = (
 )
 """The commands, the most used first: a narrow terminal shows only the beginning of the list."""
 
+ALIASES = {"exit": "quit", "q": "quit"}
+"""Words that users of other programs write, and what they mean here."""
+
 
 def parse(text: str) -> tuple[str, str] | None:
     """Return the name and the argument of the command in `text`, or None if it is no command.
@@ -54,6 +57,7 @@ def parse(text: str) -> tuple[str, str] | None:
     if not text.startswith("/"):
         return None
     word, _, argument = text[1:].partition(" ")
+    word = ALIASES.get(word, word)
     command = next((command for command in COMMANDS if command.name == word), None)
     if command is None:
         near = difflib.get_close_matches(word, [command.name for command in COMMANDS], 1)

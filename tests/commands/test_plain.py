@@ -60,7 +60,7 @@ def converse(capsys, monkeypatch):
             click.echo(line, nl=nl)
 
         monkeypatch.setattr("voxtui.commands.plain.click", SimpleNamespace(echo=echo))
-        monkeypatch.setattr("voxtui.commands.plain.device_offset", lambda speaker: offset)
+        monkeypatch.setattr("voxtui.session.local_session.device_offset", lambda speaker: offset)
         opened = "voxtui.session.clip_player.open_clip"
         monkeypatch.setattr(opened, lambda path, most: open_clip(path))
         config = Config(ui=UiConfig(save_dir=save_dir))

@@ -32,8 +32,8 @@ def test_a_server_and_an_instruction_of_the_users_own_answer_for_themselves() ->
         assert about_itself(words, "", mine) is None
 
 
-def test_words_that_silence_something_do_not_reach_a_model_where_nothing_sounds() -> None:
-    for words in ("stop", "Stop it.", "Be quiet, please.", "Shut up!", "Stop talking now."):
-        assert about_itself(words, "example.org", Config()) == "Okay. Nothing is sounding now."
-    for words in ("Stop words in English?", "What is a bus stop?", "Quiet places in Rome"):
+def test_a_request_for_words_about_a_thing_is_no_request_for_the_thing() -> None:
+    for words in ("Get me a pizza recipe.", "Get me a song about coffee", "Buy flowers names"):
         assert about_itself(words, "", Config()) is None
+    for words in ("Get me a pizza.", "Order a large pizza for two", "Book me a table at eight"):
+        assert about_itself(words, "", Config()) == "I can't do that. I can only talk with you."

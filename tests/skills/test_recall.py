@@ -111,6 +111,17 @@ def test_a_word_is_spelled_and_counted(tmp_path, words, answer):
         ("France", "2026-07-01 14:00"),
         ("eastern standard time", None),  # it is summer there
         ("Georgia", None),  # a country and a state
+        ("Samoa", "2026-07-02 01:00"),
+        ("American Samoa", "2026-07-01 01:00"),
+        ("the UK", "2026-07-01 13:00"),
+        ("Korea", "2026-07-01 21:00"),
+        ("Trinidad and Tobago", "2026-07-01 08:00"),
+        ("Port-au-Prince", "2026-07-01 08:00"),
+        ("San Juan", None),  # in Puerto Rico, not in Argentina, for most people
+        ("Petersburg", None),  # in Russia, not in Indiana
+        ("Norfolk", None),
+        ("the Congo", None),  # two countries
+        ("Davis", None),  # in California, not in Antarctica
         ("the United States", None),
         ("Russia", None),
         ("the movie", None),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import sqlite3
+from contextlib import asynccontextmanager, closing
 
 import pytest
 from textual import events
@@ -70,6 +71,20 @@ async def test_enter_goes_on_with_a_conversation_and_the_engine_reads_it(home) -
         assert name == "new_conversation"
         assert isinstance(past, tuple)
         assert [turn.user_text for turn in past] == ["The older one"]
+
+
+async def test_a_conversation_that_another_window_locks_does_not_stop_the_screen(home) -> None:
+    file = stored("The older one").file
+    async with writing(config=KEEPS) as s:
+        await opened(s)
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            await s.press("enter")
+            await s.type("Hello")
+            assert "Hello" in s.text
+            assert "You  The older one" not in s.text
+        await until(s, lambda: "You  The older one" in s.text)
+        assert "Hello" in s.text
 
 
 async def test_continue_shows_the_newest_conversation_and_starts_with_it(home) -> None:
@@ -206,8 +221,6 @@ async def test_no_is_remembered_too(home) -> None:
 
 
 async def test_the_file_of_a_newer_voxtui_is_one_sentence(home) -> None:
-    import sqlite3
-
     with sqlite3.connect(stored("First").file) as database:
         database.execute("PRAGMA user_version = 99")
     database.close()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from textual import events
 
-from tests.ui.conftest import screen
+from tests.ui.conftest import MARKS, screen
 from tests.ui.pseudo_terminal import AppInTerminal
 from tests.ui.states import turn
 from voxtui.dialogue.events import ReplyText, State, StateChanged, UserWords
@@ -238,9 +238,26 @@ def test_a_text_is_no_command():
         parse("/nothing")
 
 
+def test_the_words_that_end_other_programs_end_this_one():
+    assert parse("/exit") == parse("/q") == parse("/quit") == ("quit", "")
+
+
+async def test_the_numbers_are_those_of_the_last_answer_as_in_plain_mode():
+    async with screen() as s:
+        await s.send("/numbers")
+        assert s.toasts == ["No numbers yet."]
+        s.engine.begin("typed")
+        s.engine.finish(timestamps=MARKS, reply="Yes.")
+        await s.settle()
+        size = s.app.panel.chosen
+        await s.send("/numbers")
+        assert s.toasts[-1].startswith("First token 84 ms, ok 300, first sound 512 ms")
+        assert s.app.panel.chosen == size
+
+
 def test_the_screen_has_an_action_for_each_command():
     actions = {*dir(VoxtuiApp), *dir(MainScreen)}
-    names = {command.name for command in COMMANDS} - {"numbers"}  # the panel shows them
+    names = {command.name for command in COMMANDS}
     assert {f"action_{name}" for name in names} <= actions
 
 

@@ -75,8 +75,8 @@ def cli(
 
     Without a command the screen opens; F1 lists its keys. Text from a pipe is attached to the
     conversation, and words in quotes are your first question: git diff | voxtui "what changed?".
-    Nothing leaves this machine, unless brain.name is "remote": then your voice and words go to the
-    server that brain.remote.url names.
+    Nothing leaves this machine unless you name a server: one that answers (brain.remote.url), or
+    one with tools ([[mcp.server]]).
     """
     command, words = click.get_current_context().invoked_subcommand, ""
     if command is not None and is_words(command):

@@ -30,8 +30,7 @@ from voxtui.session.tool_lines import call_line, call_text
 from voxtui.session.user_session import ClipEnded, MakeEngine, NotAllowed, UserSessionEvent
 from voxtui.settings.schema import Config
 from voxtui.slash_commands import COMMANDS, number, parse
-from voxtui.storage.derived_latencies import FIRST_SOUND, TOTAL, TTFT, Headline
-from voxtui.storage.device_offset import device_offset
+from voxtui.storage.conversation_writer import StoredConversation
 from voxtui.storage.metrics_files import metrics_writer
 from voxtui.terminal.clipboard import clipboard_text
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
@@ -49,8 +48,6 @@ HELP = "\n".join(
         ),
     )
 )
-
-SPOKEN_NAMES = {TTFT: "First token", FIRST_SOUND: "first sound", TOTAL: "total"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,6 @@ class Plain:
         """Take lines from a keyboard if `typed_live`; else each line waits for the turn before."""
         self._inbox: queue.SimpleQueue[UserSessionEvent | Line | None] = queue.SimpleQueue()
         self.session = LocalSession(make_engine, self._inbox.put, config, clips, factories)
-        self._offset: float | None = None
         self._typed_live = typed_live
         self._quiet = quiet
         self._lines: deque[str] = deque()
@@ -95,7 +91,7 @@ class Plain:
         `continues` resumes the newest stored conversation. Raises the error of a failed thread, and
         that of a failed start unless the user can retry at the keyboard.
         """
-        self.session.start(self._continued() if continues else ())
+        self.session.start(*(self._continued() if continues else ((), None)))
         for text in attachments:
             self.session.post(Attach(text))
         threading.Thread(target=self._read, args=(lines,), name="voxtui-lines", daemon=True).start()
@@ -107,18 +103,18 @@ class Plain:
             self.session.close(LEAVING_SECONDS)
         return self._all_done
 
-    def _continued(self) -> Past:
+    def _continued(self) -> tuple[Past, StoredConversation | None]:
         try:
-            past = self.session.conversation.newest_past()
+            past, stored = self.session.conversation.read()
         except NotAllowed as nothing:
             self._complain(str(nothing))
             self._explain_storage()
-            return ()
+            return (), None
         for turn in past:
             if not turn.attached:
                 self._print(f"You: {indented(turn.user_text)}")
                 self._print(f"Vox: {indented(turn.reply_text.strip())}")
-        return past
+        return past, stored
 
     def _explain_storage(self) -> None:
         """Say how conversations are stored, unless the user has chosen. The screen asks instead."""
@@ -238,7 +234,6 @@ class Plain:
             self._status(line)
 
     def _show_loaded(self, loaded: events.Loaded) -> None:
-        self._offset = device_offset(loaded.speaker)
         microphone = f"Microphone: {loaded.microphone}" if loaded.microphone else "No microphone"
         speaker = f"Speaker: {loaded.speaker}" if loaded.speaker else "No speaker"
         self._status(f"Ready: {loaded.brain}. Voice: {loaded.voice}. {microphone}. {speaker}.")
@@ -287,23 +282,6 @@ class Plain:
         for one in sorted(missed - self._missed, key=lambda one: one.ends or 0.0):
             self._print(f"Missed: {one.name}.")
         self._missed = missed
-
-    def _numbers(self, turn: Turn) -> str:
-        known = [
-            self._number(headline, name, turn)
-            for headline, name in SPOKEN_NAMES.items()
-            if headline.of(turn) is not None
-        ]
-        return f"{', '.join(known)}." if known else "No numbers."
-
-    def _number(self, headline: Headline, name: str, turn: Turn) -> str:
-        targets = self.session.config.targets.resolved(turn.brain)
-        value, target = headline.of(turn), headline.goal(turn, targets)
-        verdict = headline.verdict(turn, targets)
-        devices = ""
-        if headline is FIRST_SOUND and self._offset is not None:
-            devices = f" and {self._offset:.0f} in the devices"
-        return f"{name} {value:.0f} ms{devices}, {verdict} {target:.0f}" if verdict else name
 
     # Lines.
 
@@ -356,9 +334,7 @@ class Plain:
             case "help":
                 self._print(HELP)
             case "numbers":
-                results = [turn.result for turn in session.record.finished]
-                answered = [result for result in results if result and result.reply]
-                self._print(self._numbers(answered[-1]) if answered else "No numbers yet.")
+                self._print(session.times)
             case "look":
                 session.rescan_devices()
             case "paste":

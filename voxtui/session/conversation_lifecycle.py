@@ -79,27 +79,24 @@ class Conversation:
         if self._before is not None:
             self._log.current = self._before
 
-    def newest_past(self) -> Past:
-        """Resume the newest stored conversation and return its turns.
+    def read(self, conversation: int | None = None) -> tuple[Past, StoredConversation]:
+        """Read a stored conversation (None: the newest), which may take seconds. Any thread.
 
         Raises InputError, and NotAllowed if none is stored.
         """
-        newest = self._log.conversations.newest(most=1)
-        if not newest:
-            raise NotAllowed("No conversation is stored yet, so a new one begins.", "information")
-        return self._past_of(newest[0].id)
+        if conversation is None:
+            newest = self._log.conversations.newest(most=1)
+            if not newest:
+                nothing = "No conversation is stored yet, so a new one begins."
+                raise NotAllowed(nothing, "information")
+            conversation = newest[0].id
+        return self._log.read(conversation, self._past_numbers)
 
-    def resume(self, conversation: int) -> Past:
-        """Replace the present conversation by a stored one; return its turns. Raises InputError."""
-        left = self._log.current
-        past = self._past_of(conversation)
-        self._left.append(left)
+    def resume(self, past: Past, stored: StoredConversation) -> None:
+        """Replace the present conversation by one from `read`, to which new turns are added."""
+        self.store()
+        self._left.append(self._log.current)
+        self._log.current = stored
         self._session.post(NewConversation(past))
         self._has_begun = True
         self._turns_before = max(self._record.turns, default=0)
-        return past
-
-    def _past_of(self, conversation: int) -> Past:
-        """Return the turns of a stored conversation, to which new turns are added from now on."""
-        self.store()
-        return self._log.resume(conversation, self._past_numbers)

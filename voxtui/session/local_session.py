@@ -20,6 +20,7 @@ from voxtui.dialogue.history.history import ConversationLeft
 from voxtui.errors import DeviceError, ModelMissing, VoxtuiError, strip_control_characters
 from voxtui.session.clip_player import ClipPlayer
 from voxtui.session.conversation_lifecycle import Conversation
+from voxtui.session.times_sentence import times_sentence
 from voxtui.session.user_session import (
     ClipEnded,
     MakeEngine,
@@ -32,7 +33,8 @@ from voxtui.settings.paths import notes_file
 from voxtui.settings.save import save_values
 from voxtui.settings.sources import with_value
 from voxtui.storage.conversation_database import Conversations, history_file
-from voxtui.storage.conversation_writer import ConversationWriter
+from voxtui.storage.conversation_writer import ConversationWriter, StoredConversation
+from voxtui.storage.device_offset import device_offset
 from voxtui.storage.saved_session import Record, saved_sessions
 
 if TYPE_CHECKING:
@@ -116,7 +118,8 @@ class LocalSession(UserSession):
         )
         self.conversation = Conversation(self, self.record, self.log)
 
-    def start(self, past: Past = ()) -> None:
+    def start(self, past: Past = (), stored: StoredConversation | None = None) -> None:
+        self.log.current = stored or self.log.current
         if self.config.session.keep:
             self.log.begin()
         super().start(past)
@@ -314,6 +317,16 @@ class LocalSession(UserSession):
         self.muted = not self.muted
         self.engine.post(commands.Mute(self.muted))
         return self.muted
+
+    @property
+    def times(self) -> str:
+        """The times of the newest answer in a sentence."""
+        results = (turn.result for turn in reversed(self.record.finished))
+        if not (turn := next((result for result in results if result and result.reply), None)):
+            return "No numbers yet."
+        targets = self.config.targets.resolved(turn.brain)
+        offset = device_offset(self._loaded.speaker if self._loaded else None)
+        return times_sentence(turn, targets, offset)
 
     def save(self) -> Path:
         """Write the session to disk, which may take seconds, and return its folder. Any thread.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -141,7 +142,7 @@ class AssistantSkills:
     def _answer(self, request: SkillRequest) -> SkillAnswer | ToolCall | str | None:
         from voxtui.skills.requests import acts, carry_out
         from voxtui.skills.rules.about_itself import about_itself
-        from voxtui.skills.rules.intents import Fact, Question
+        from voxtui.skills.rules.intents import Do, Fact, Question
         from voxtui.skills.rules.timer_words import ringing_orders
         from voxtui.skills.rules.understand import understand
 
@@ -162,26 +163,30 @@ class AssistantSkills:
         ):
             return itself
         meaning = understand(words, now, request.past)
-        if meaning is None and retry:
-            meaning = understand(retry.replace("{}", words.strip(" .?!"), 1), now)
+        # "Five minute timer" sets a timer, but not in answer to "Which one?"
+        if retry and (meaning is None or getattr(meaning, "do", None) is Do.START):
+            said = re.sub(r"(?i) (?:one|timer|alarm|reminder)$", "", words.strip(" .?!"))
+            meaning = understand(retry.replace("{}", said, 1), now) or meaning
         match meaning:
             case None:
                 return None
             case Fact():
                 return SkillAnswer(meaning.sentence, meaning.language, meaning.pace)
-            case Question(sentence, retry):
-                self._retry = retry
-                return sentence
+            case Question():
+                said = meaning
             case change if request.again and acts(change):
                 return DONE_ALREADY
             case change:
                 try:
                     said = carry_out(change, self._store, now)
-                    return f"{said} {_RINGS_IF_OPEN}" if self._unheard(said) else said
                 except InputError as error:
                     return f"That cannot be stored. {error}"
                 finally:
                     self._changed.set()
+        if isinstance(said, Question):
+            self._retry = said.retry
+            return said.sentence
+        return f"{said} {_RINGS_IF_OPEN}" if self._unheard(said) else said
 
     @property
     def rang(self) -> bool:
@@ -207,7 +212,9 @@ class AssistantSkills:
         if rang and "snooze" in orders:
             self._emit(RingsIn(None))
             return self._snooze(orders["snooze"])
-        if rang and "stop" in orders:
+        seconds = timer_alarm.KEY_SECONDS
+        heard = "heard" in orders and self._alarm.just_rang(utc(self.now()), seconds)
+        if heard or (rang and "stop" in orders):
             self.stop_ringing()
             return "Okay."
         return None

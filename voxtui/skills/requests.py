@@ -11,11 +11,12 @@ from voxtui.skills.rules.intents import (
     Do,
     ListReminders,
     NewReminder,
+    Question,
     Request,
     TimerRequest,
     Which,
 )
-from voxtui.skills.rules.spoken import say_moment, say_span, spoken_list
+from voxtui.skills.rules.spoken import say_moment, say_span, say_time, spoken_list
 from voxtui.skills.timer_alarm import timer_name
 from voxtui.skills.timer_store import MOST_ENTRIES, Entries, Reminder, Timer, TimerStore
 
@@ -23,7 +24,11 @@ _DONE = {Do.CANCEL: "cancelled", Do.PAUSE: "paused", Do.RESUME: "running again"}
 
 
 class _Refused(Exception):
-    """The request was not carried out. The message is the reason."""
+    """The request was not carried out. The arguments are those of a Question."""
+
+
+def _ask_which(names: list[str], retry: str) -> _Refused:
+    return _Refused(f"There are {len(names)}: {spoken_list(names)}. Say which one you mean.", retry)
 
 
 def acts(request: Request) -> bool:
@@ -32,14 +37,14 @@ def acts(request: Request) -> bool:
     return not asks and not isinstance(request, ListReminders)
 
 
-def carry_out(request: Request, store: TimerStore, now: datetime) -> str:
-    """Carry out `request` at the local time `now`; return the sentence. Raises InputError."""
+def carry_out(request: Request, store: TimerStore, now: datetime) -> str | Question:
+    """Carry out `request` at the local time `now`; return what to say. Raises InputError."""
     try:
         with store.changing() as change:
             change.entries, sentence = _carried_out(request, change.entries, now)
         return sentence
     except _Refused as refused:
-        return str(refused)
+        return Question(*refused.args)
     except (OverflowError, ValueError):  # the latter from Timer and Reminder
         return "That is too late: a calendar ends with the year 9999."
 
@@ -49,7 +54,8 @@ def _carried_out(request: Request, entries: Entries, now: datetime) -> tuple[Ent
         case TimerRequest(Do.START):
             return _start(request, entries, utc(now))
         case TimerRequest(Do.STATUS):
-            return entries, _status(request.which, entries, utc(now))
+            found = _found(request.which, entries.timers)
+            return entries, " ".join(_left(timer, utc(now)) for timer in found)
         case TimerRequest():
             return _change_timers(request, entries, utc(now))
         case NewReminder():
@@ -57,7 +63,7 @@ def _carried_out(request: Request, entries: Entries, now: datetime) -> tuple[Ent
         case ListReminders():
             return entries, _list(entries, now)
         case CancelReminder():
-            return _cancel_reminders(request, entries)
+            return _cancel_reminders(request, entries, now)
 
 
 def _start(request: TimerRequest, entries: Entries, now: datetime) -> tuple[Entries, str]:
@@ -69,13 +75,6 @@ def _start(request: TimerRequest, entries: Entries, now: datetime) -> tuple[Entr
     return Entries((*entries.all, timer)), f"{name} is set for {say_span(request.seconds, 3)}."
 
 
-def _status(which: Which, entries: Entries, now: datetime) -> str:
-    found = _matching(which, entries.timers)
-    if not found:
-        raise _Refused(_no_timer(which))
-    return " ".join(_left(timer, now) for timer in found)
-
-
 def _left(timer: Timer, now: datetime) -> str:
     if timer.missed:
         return f"{timer_name(timer, 'The')} ended {say_span(-timer.remaining(now), 1)} ago."
@@ -85,71 +84,55 @@ def _left(timer: Timer, now: datetime) -> str:
 
 
 def _change_timers(request: TimerRequest, entries: Entries, now: datetime) -> tuple[Entries, str]:
-    found = _matching(request.which, entries.timers)
-    if request.do is not Do.CANCEL:
-        found = [timer for timer in found if not timer.missed]
-    if not found:
-        raise _Refused(_no_timer(request.which))
+    timers = [one for one in entries.timers if request.do is Do.CANCEL or not one.missed]
+    found, change = _found(request.which, timers), f"{request.seconds:g} seconds"
+    names = [timer_name(timer) for timer in found]
     if len(found) > 1 and not request.which.every:
-        names = spoken_list([timer_name(timer) for timer in found])
-        raise _Refused(f"There are {len(found)}: {names}. Say which one you mean.")
+        retry = {Do.ADD: f"add {change} to", Do.REMOVE: f"take {change} off"}
+        raise _ask_which(names, f"{retry.get(request.do, request.do)} {{}} timer")
     changed = {id(timer): _changed(timer, request, now) for timer in found}
     after = Entries(tuple(filter(None, (changed.get(id(entry), entry) for entry in entries.all))))
-    names = spoken_list([timer_name(timer) for timer in found])
-    verb = "are" if len(found) > 1 else "is"
+    said, verb = spoken_list(names), "are" if len(found) > 1 else "is"
     if request.do in _DONE:
         done = f"{verb} {_DONE[request.do]}"
     else:
         left = next(filter(None, changed.values())).remaining(now)
         done = f"now has {say_span(left)} left"
-    return after, f"{names[0].upper()}{names[1:]} {done}."
+    return after, f"{said[0].upper()}{said[1:]} {done}."
 
 
 def _changed(timer: Timer, request: TimerRequest, now: datetime) -> Timer | None:
     """Return the timer after the request, or None if it is cancelled. Raises _Refused."""
-    left = max(0.0, timer.remaining(now))
-    match request.do:
-        case Do.CANCEL:
-            return None
-        case Do.PAUSE:
-            return replace(timer, due=None, left=left)
-        case Do.RESUME:
-            ends = timer.due or now + timedelta(seconds=left)
-            return replace(timer, due=ends, left=0.0)
-        case _:
-            change = request.seconds if request.do is Do.ADD else -request.seconds
-            if left + change <= 0:
-                raise _Refused(f"{_left(timer, now)} It was not shortened.")
-            if timer.due is None:
-                return replace(timer, left=left + change)
-            return replace(timer, due=timer.due + timedelta(seconds=change))
+    if request.do is Do.CANCEL:
+        return None
+    change = {Do.ADD: request.seconds, Do.REMOVE: -request.seconds}.get(request.do, 0.0)
+    left = max(0.0, timer.remaining(now)) + change
+    if change < 0 and left <= 0:
+        raise _Refused(f"{_left(timer, now)} It was not shortened.")
+    if request.do is Do.PAUSE or (timer.due is None and request.do is not Do.RESUME):
+        return replace(timer, due=None, left=left)
+    return replace(timer, due=now + timedelta(seconds=left), left=0.0)
 
 
-def _matching(which: Which, timers: Sequence[Timer]) -> list[Timer]:
-    if which.name:
-        name = which.name.lower().removesuffix("s")
-        return [timer for timer in timers if timer.name.lower().removesuffix("s") == name]
-    if which.seconds:
-        return [timer for timer in timers if timer.seconds == which.seconds]
-    return list(timers)
-
-
-def _no_timer(which: Which) -> str:
-    if which.name:
-        return f"There is no timer called {which.name}."
-    if which.seconds:
-        return f"There is no timer for {say_span(which.seconds)}."
-    return "There is no timer."
+def _found(which: Which, timers: Sequence[Timer]) -> list[Timer]:
+    """Return the timers that are meant. Raises _Refused if there is none."""
+    name = which.name.lower().removesuffix("s")
+    named = [one for one in timers if not name or one.name.lower().removesuffix("s") == name]
+    found = [one for one in named if which.seconds in (0, one.seconds)]
+    if not found:
+        length = f" for {say_span(which.seconds)}" if which.seconds else ""
+        raise _Refused(f"There is no timer{f' called {which.name}' if name else length}.")
+    return found
 
 
 def _remind(request: NewReminder, entries: Entries, now: datetime) -> tuple[Entries, str]:
     if len(entries.reminders) >= MOST_ENTRIES:
         raise _Refused(f"There are already {MOST_ENTRIES} reminders. Cancel some first.")
-    after = Entries((*entries.all, Reminder(utc(request.at), request.about[:200])))
-    when = say_moment(request.at, now)
-    if not request.about:
-        return after, f"Your alarm is set for {when}."
-    about = request.about
+    about, when = request.about[:200], say_moment(request.at, now)
+    reminder = Reminder(utc(request.at), about, unnamed=not (about or request.alarm))
+    after = Entries((*entries.all, reminder))
+    if not about:
+        return after, f"Your {reminder.title} is set for {when}."
     return after, f"I will remind you {when}{'' if about.startswith('that ') else ':'} {about}."
 
 
@@ -163,16 +146,21 @@ def _list(entries: Entries, now: datetime) -> str:
     return f"{'. '.join(part[0].upper() + part[1:] for part in told)}."
 
 
-def _cancel_reminders(request: CancelReminder, entries: Entries) -> tuple[Entries, str]:
-    about, kind = request.about.lower(), "alarm" if request.alarm else "reminder"
-    named = [one for one in entries.reminders if one.name and about in one.name.lower()]
-    unnamed = [one for one in entries.reminders if not one.name and not about]
-    found = unnamed if request.alarm and not about else named or unnamed
+def _cancel_reminders(
+    request: CancelReminder, entries: Entries, now: datetime
+) -> tuple[Entries, str]:
+    kind = "alarm" if request.alarm else "reminder"
+    found = [
+        one
+        for one in entries.reminders
+        if request.alarm == (not one.name and not one.unnamed)
+        and request.about.lower() in one.name.lower()
+        and say_time(local(one.due)).startswith(request.time)
+    ]
     if not found:
-        raise _Refused(f"There is no such {kind}." if about else f"There is no {kind}.")
+        raise _Refused(f"There is no {'such ' * bool(request.about or request.time)}{kind}.")
+    names = [one.name or f"the {kind} {say_moment(local(one.due), now)}" for one in found]
     if len(found) > 1 and not request.every:
-        which = "I can only cancel all of them" if found == unnamed else "Say what the one is about"
-        raise _Refused(f"There are {len(found)} {kind}s. {which}.")
+        raise _ask_which(names, f"cancel {'{} alarm' if request.alarm else 'reminder about {}'}")
     after = Entries(tuple(entry for entry in entries.all if entry not in found))
-    names = spoken_list([one.name or "the alarm" for one in found])
-    return after, f"Cancelled: {names}."
+    return after, f"Cancelled: {spoken_list(names)}."

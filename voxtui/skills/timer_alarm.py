@@ -30,6 +30,9 @@ LONGEST_SECONDS = 120.0
 JUST_NOW_SECONDS = 60.0
 """Time after a stop in which "stop" and "snooze" still refer to what rang."""
 
+KEY_SECONDS = 10.0
+"""Time after a stop by the talk key in which "okay" is said of what rang, and not to the brain."""
+
 MISSED_DAYS = 1
 
 Step = StrEnum("Step", "CHIME SPEAK END")
@@ -65,12 +68,12 @@ class TimerAlarm:
             self.stopped, self._stopped_at = self.entries, now
         self.entries = ()
 
-    def just_rang(self, now: datetime) -> bool:
-        """Return True if something rings, or was stopped a moment ago."""
+    def just_rang(self, now: datetime, seconds: float = JUST_NOW_SECONDS) -> bool:
+        """Return True if something rings, or was stopped less than `seconds` ago."""
         if self.entries:
             return True
         at = self._stopped_at
-        return at is not None and now - at < timedelta(seconds=JUST_NOW_SECONDS)
+        return at is not None and now - at < timedelta(seconds=seconds)
 
     def step(self, now: datetime) -> tuple[datetime, Step] | None:
         """Return the next step of the schedule and its time, once, if it is due."""
@@ -142,7 +145,7 @@ def due_sentence(entry: Entry, late: timedelta) -> str:
         return f"{timer_name(entry, 'Your')} {verb}."
     about = entry.name.removeprefix("that ")
     if not about:
-        return f"Your alarm was due {ago}." if missed else "This is your alarm."
+        return f"Your {entry.title} was due {ago}." if missed else f"This is your {entry.title}."
     return f"Reminder, due {ago}: {about}." if missed else f"Reminder: {about}."
 
 

@@ -69,11 +69,13 @@ class Timer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Reminder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A reminder, or an alarm if it has no name. `about` in the file is its name."""
+    """A reminder, or an alarm. `about` in the file is its name."""
 
     due: _Time = msgspec.field(name="at")
     name: _Name = msgspec.field(name="about", default="")
     missed: bool = False
+    unnamed: bool = False
+    """whether it is a reminder without a name; an alarm has neither"""
 
     def __post_init__(self) -> None:
         if not EARLIEST_YEAR <= self.due.year <= LATEST_YEAR:
@@ -81,7 +83,7 @@ class Reminder(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def title(self) -> str:
-        return self.name or "alarm"
+        return self.name or ("reminder" if self.unnamed else "alarm")
 
 
 Entry: TypeAlias = Timer | Reminder

@@ -51,13 +51,12 @@ class ConversationWriter:
             self._thread = threading.Thread(target=self._write, name="voxtui-history", daemon=True)
             self._thread.start()
 
-    def resume(self, conversation: int, numbers: Iterator[int]) -> Past:
-        """Continue a stored conversation. Its turns get the next `numbers`. Raises InputError."""
+    def read(self, conversation: int, numbers: Iterator[int]) -> tuple[Past, StoredConversation]:
+        """Read a conversation. Its turns get the next `numbers`. Any thread. Raises InputError."""
         stored = self.conversations.read(conversation)
         turns = {row: _as_turn(exchange, next(numbers)) for row, exchange in stored.items()}
         rows: _Rows = {_key(turn): (row, stored[row]) for row, turn in turns.items()}
-        self.current = StoredConversation(conversation, rows)
-        return tuple(turns.values())
+        return tuple(turns.values()), StoredConversation(conversation, rows)
 
     def store(
         self, conversation: StoredConversation, past: Past, answered_by: Mapping[int, str]

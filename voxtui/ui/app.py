@@ -27,6 +27,7 @@ from voxtui.errors import InputError
 from voxtui.session.local_session import Factories, LocalSession
 from voxtui.session.user_session import MakeEngine, NotAllowed, UserSessionEvent
 from voxtui.settings.schema import Config
+from voxtui.storage.conversation_writer import StoredConversation
 from voxtui.ui.conversation.markdown import rendered
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.conversation.turn_views import TurnViews
@@ -39,7 +40,7 @@ from voxtui.ui.event_queue import EventQueue
 from voxtui.ui.footer import Footer
 from voxtui.ui.keys import bindings, key_display, shown
 from voxtui.ui.main_screen import MainScreen
-from voxtui.ui.menu.menu import SETTINGS, Menu
+from voxtui.ui.menu.menu import SETTINGS, Menu, in_thread
 from voxtui.ui.menu.palette import Entry, Palette
 from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
 from voxtui.ui.status import LEVEL_SECONDS, Status
@@ -145,29 +146,29 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
     async def _start(self) -> None:
         gc_tuning.resume()
         self._open.enter_context(self.lending)
-        past = self._continued() if self.continues else ()
+        past, stored = await self._continued() if self.continues else ((), None)
         for text in self.attachments:
             self.session.post(Attach(text))
             if self.words:  # else the welcome stays
                 length = len(text.text.splitlines())
                 self.transcript.add_line(ATTACHED, f"{text.name}: {length:,} lines")
-        self.session.start(past)
+        self.session.start(past, stored)
         if self.words:
             await self.main.send(self.words, None)
         # Imports its library, which takes a third of a second, while the models load.
         Thread(target=rendered, args=("",), name="voxtui-markdown", daemon=True).start()
 
-    def _continued(self) -> Past:
+    async def _continued(self) -> tuple[Past, StoredConversation | None]:
         try:
-            past = self.session.conversation.newest_past()
+            past, stored = await in_thread(self.session.conversation.read)
         except (InputError, NotAllowed) as error:
             if self.session.config.session.keep is None:
                 self.main.ask_to_store(lambda: None)
             else:
                 self.notify(str(error), severity="warning")
-            return ()
+            return (), None
         self.main.show_past(past)
-        return past
+        return past, stored
 
     def on_unmount(self) -> None:
         self._open.close()

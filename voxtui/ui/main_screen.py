@@ -52,8 +52,6 @@ class MainScreen(TalkScreen):
                 self.action_history(command[1])
             elif command[0] == "edit":
                 self.action_edit(command[1])
-            elif command[0] == "numbers":
-                await self.program.run_action("panel")
             elif not await self.program.run_action(command[0], self):
                 await self.program.run_action(command[0])
         except NotAllowed as refused:
@@ -100,16 +98,26 @@ class MainScreen(TalkScreen):
         self.status.begin_conversation()
 
     def action_history(self, words: str = "") -> None:
+        self.ask_to_store(partial(self._choose_conversation, words))
+
+    @work(exclusive=True, group="history")
+    async def _choose_conversation(self, words: str) -> None:
         from voxtui.ui.history.history_screen import HistoryScreen
 
-        def look() -> None:
-            session = self.session
-            folder = saved_sessions(session.config.ui.save_dir)
-            keeps = bool(session.config.session.keep)
-            screen = HistoryScreen(session.log.conversations, folder, keeps, words)
-            self.program.push_screen(screen, self._resume)
-
-        self.ask_to_store(look)
+        session = self.session
+        folder = saved_sessions(session.config.ui.save_dir)
+        keeps = bool(session.config.session.keep)
+        screen = HistoryScreen(session.log.conversations, folder, keeps, words)
+        conversation = await self.program.push_screen_wait(screen)
+        if conversation is None or conversation == session.log.current.number:
+            return
+        try:
+            past, stored = await in_thread(partial(session.conversation.read, conversation))
+        except InputError as error:
+            self.status.show_problem(str(error))
+        else:
+            session.conversation.resume(past, stored)
+            self.show_past(past)
 
     def ask_to_store(self, then: Callable[[], object]) -> None:
         """Ask whether to store conversations, unless that is decided. If so, call `then`."""
@@ -125,13 +133,6 @@ class MainScreen(TalkScreen):
                 then()
 
         self.program.push_screen(Question(KEEP, KEEP_YES, KEEP_NO), answered)
-
-    def _resume(self, conversation: int | None) -> None:
-        if conversation is not None and conversation != self.session.log.current.number:
-            try:
-                self.show_past(self.session.conversation.resume(conversation))
-            except InputError as error:
-                self.status.show_problem(str(error))
 
     def show_past(self, past: Past) -> None:
         from voxtui.ui.history.past_turns import show_past
@@ -157,6 +158,9 @@ class MainScreen(TalkScreen):
     def action_snooze(self) -> None:
         if not self.session.post(Silence(snooze=True)):
             self.notify("No timer rings.", severity="warning")
+
+    def action_numbers(self) -> None:
+        self.notify(self.session.times)
 
     def action_mute(self) -> None:
         self.status.top.show_muted(self.session.toggle_mute())

@@ -21,6 +21,7 @@ from voxtui.brains.embedded import embedded_brain as embedded_module
 from voxtui.brains.embedded.chat_process import ASK, USER, ChatRequest, chatml
 from voxtui.brains.embedded.chat_reply import ChatReply
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
+from voxtui.brains.embedded.live_transcription import LiveTranscription, LiveUtterance
 from voxtui.brains.embedded.recogniser import Heard, joined
 from voxtui.brains.prompting import EXAMPLES, examples
 from voxtui.brains.reply_form import UNTOLD, reply_form
@@ -284,6 +285,27 @@ CAPITALS = ("France", "Spain", "Italy", "Germany", "Norway", "Sweden", "Poland",
 
 FOREIGN = Heard("The third day of the Church.", (), tokens=7, log_probability=-8.0)
 """As Moonshine hears Italian: words, each of them unlikely."""
+
+
+def test_an_utterance_that_is_discarded_as_its_pass_begins_does_not_end_the_thread() -> None:
+    class Soon(Flag):
+        answers = iter((False,))
+
+        def is_set(self) -> bool:
+            return next(self.answers, True)
+
+    recogniser, recording = ScriptedRecogniser(), Recording()
+    for frame in frames("x" * 20):
+        recording.append(frame, True)
+    live = LiveTranscription(recogniser, lambda: None, lambda *partial: None)
+    live.follow(LiveUtterance((), recording, Soon(), DEFAULT_OPTIONS, None))
+    live.start()
+    assert recogniser.passed.wait(SECONDS)
+    recogniser.passed.clear()
+    live.follow(LiveUtterance((), recording, Flag(), DEFAULT_OPTIONS, None))
+    live.wake()
+    assert recogniser.passed.wait(SECONDS)
+    live.close()
 
 
 def test_speech_in_another_language_is_refused_and_never_reaches_the_chat_model(

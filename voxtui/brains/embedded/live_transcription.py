@@ -191,9 +191,9 @@ class LiveTranscription:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._due() is not None)
-                due = self._due()
-                if self._closed or due is None:
+                # Asked once, because other threads cancel the utterance and append to it.
+                due = self._changed.wait_for(lambda: self._closed or self._due())
+                if self._closed or not isinstance(due, tuple):
                     return
                 live, extent = due
                 live.transcribed_frames = extent.frames

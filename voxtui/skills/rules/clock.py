@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from zoneinfo import TZPATH, ZoneInfo, ZoneInfoNotFoundError, available_timezones
+from zoneinfo import TZPATH, ZoneInfo, ZoneInfoNotFoundError
 
 from voxtui.skills.local_time import utc
 from voxtui.skills.rules import spoken
@@ -107,13 +107,12 @@ def _name(named: str) -> str:
     return "That"
 
 
-_UNCERTAIN = ("georgia", "center", "east", "general", "north", "south", "west")
 _ZONE = re.compile(r"^the |(?: standard| daylight)? time ?zone$| (?:standard )?time$|^time zone ")
 
 
 def time_in(place: str, now: datetime) -> datetime | None:
     """Return the local time of a city or country at `now` (aware), or None if it is ambiguous."""
-    low = re.sub(r"^the |(?: standard| daylight)$", "", _ZONE.sub("", place.lower()).strip())
+    low = re.sub(r"^the |(?: standard| daylight)$", "", _ZONE.sub("", _plain(place)).strip())
     try:
         times = [now.astimezone(ZoneInfo(name)) for name in _zones().get(low, ())]
     except (OverflowError, ValueError, ZoneInfoNotFoundError):
@@ -126,26 +125,29 @@ def time_in(place: str, now: datetime) -> datetime | None:
 
 
 @cache
-def _zones() -> dict[str, tuple[str, ...]]:  # takes some 20 ms, once
-    names = sorted(name for name in available_timezones() if "/" in name and name[:3] != "Etc")
-    zones: dict[str, tuple[str, ...]] = {
-        name.rpartition("/")[2].replace("_", " ").lower(): (name,) for name in names
-    }
-    countries: dict[str, list[str]] = {}
+def _zones() -> dict[str, tuple[str, ...]]:  # takes some milliseconds, once
+    zones: dict[str, tuple[str, ...]] = {}
+    of_code: dict[str, tuple[str, ...]] = {}
     for line in _lines("zone.tab"):
         code, _, zone = line.split("\t")[:3]
-        countries.setdefault(code, []).append(zone)
+        of_code[code] = (*of_code.get(code, ()), zone)
+        region, _, city = zone.partition("/")
+        if "/" not in city and region != "Antarctica":  # nor places such as Petersburg in Indiana
+            zones[_plain(city)] = (zone,)
+    countries = dict[str, tuple[str, ...]]()
     for line in _lines("iso3166.tab"):
         code, _, country = line.partition("\t")
-        plain = re.sub(r" \(.*", "", country).lower()
-        if code in countries:
-            zones.setdefault(plain, tuple(countries[code]))
-    for name in _UNCERTAIN:
-        zones.pop(name, None)
+        name = _plain(country.partition(" (")[0])  # two countries are called Congo
+        countries[name] = countries.get(name, ()) + of_code.get(code, ())
+    zones = countries | zones
     for line in _lines("cities.tsv"):
         zone, cities = line.split("\t")
-        zones.update(dict.fromkeys(cities.split(", "), (zone,)))
+        zones |= dict.fromkeys(cities.split(", "), (zone,))
     return zones
+
+
+def _plain(name: str) -> str:
+    return re.sub("[-_. ]+", " ", name.lower()).replace("&", "and").replace("saint ", "st ")
 
 
 def _lines(name: str) -> list[str]:

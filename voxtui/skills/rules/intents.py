@@ -56,7 +56,7 @@ class NewReminder:
     at: datetime
     """the local time"""
     about: str
-    """the subject of the reminder; empty for an alarm"""
+    alarm: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,8 @@ class CancelReminder:
     about: str = ""
     every: bool = False
     alarm: bool = False
+    time: str = ""
+    """the beginning of the time of day, as `say_time` returns it"""
 
 
 Request: TypeAlias = TimerRequest | NewReminder | ListReminders | CancelReminder

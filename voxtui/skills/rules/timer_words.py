@@ -23,11 +23,10 @@ _RINGING = english("ringing")
 _REF = pattern(
     r"{leading}(?P<every>all|every|both|each)?(?: (?:of|the|my|our|those|these))* ?"
     r"(?P<before>(?:\S+ )*?){timer}"
-    r"(?: (?:called|named|for|in|on|with the name) {leading}(?P<after>.+?))?"
+    r"(?: (?:called|named|for|in(?! {span}$)|with the name) {leading}(?P<after>.+?))?"
 )
 _SPAN, _NAME, _VAGUE = pattern("{span}"), pattern("{timer_name}"), pattern("{vague}")
 _LEADING, _OWN = pattern("^{leading}"), pattern("^{own}")
-_TIME_LEFT = pattern("{how_long} (?:is )?left")
 _MORE = pattern(r"\b(?:another|extra|additional|more) | more$")
 _NO_NAME = pattern(
     r"\b(?:{span}|half|quarter|and|minus|negative|seconds?|minutes?|hours?|days?|for|of|timer)\b"
@@ -39,12 +38,6 @@ _TWICE = pattern(r"(?:^|.* ){number} (\w)\w*\b.* {number} \1")  # `5 minutes 5 m
 
 
 def understand(text: str) -> TimerRequest | Question | None:
-    low = text.lower()
-    if "timer" not in low and "count" not in low:
-        if _TIME_LEFT.fullmatch(low):
-            return TimerRequest(Do.STATUS)
-        if not low.startswith(("alert", "notify")):
-            return None
     changes = matches(_CHANGES, _MORE.sub("", text))
     for kind, words in chain(changes, matches(_TIMERS, text)):
         if kind == "ask_length":
@@ -90,14 +83,13 @@ def read_which(text: str) -> Which | None:
     words, every = _LEADING.sub("", words), bool(ref["every"])
     if _SPAN.fullmatch(words):
         return Which(seconds=seconds_in(words), every=every)
-    if words and (re.search(r"\d", words) or not _NAME.fullmatch(words)):
+    unnamed = _NO_NAME.search(ref["after"] or "")  # `for a second`
+    if words and (unnamed or re.search(r"\d", words) or not _NAME.fullmatch(words)):
         return None
     return Which(words, every=every)
 
 
 def understand_reminder(text: str, now: datetime) -> intents.Request | Question | None:
-    if not re.search(r"\b(?:remind|reminders?|alarms?|wake)\b", text, re.IGNORECASE):
-        return None
     for kind, words in matches(_REMINDERS, text):
         about = words.get("about", "").strip()
         match kind:
@@ -106,24 +98,27 @@ def understand_reminder(text: str, now: datetime) -> intents.Request | Question 
             case "condition":
                 return None  # it would come more than once, or at no certain time
             case "cancel":
-                return intents.CancelReminder(about, bool(words["every"]), bool(words["alarm"]))
+                hour, alarm = words.get("hour"), bool(words.get("alarm"))
+                time = f"{hour}:{words['minute'] or '00'} {words['half']}" if hour else ""
+                return intents.CancelReminder(about, bool(words.get("every")), alarm, time)
             case "ask_when":
                 retry = f"remind me {{}} to {about}" if about else f"{text} {{}}"
                 return Question("When?", retry)
             case _ if _STARTS_WITH_TIME.match(f"{about} "):
                 continue  # the form cut the time in two
             case _:
-                return _remind(words["when"], about, now)
+                return _remind(words["when"], about, now, bool(words.get("alarm")))
     return None
 
 
-def _remind(when: str, about: str, now: datetime) -> intents.NewReminder | Question:
+def _remind(when: str, about: str, now: datetime, alarm: bool) -> intents.NewReminder | Question:
     try:
-        return intents.NewReminder(read_moment(when, now), about)
+        return intents.NewReminder(read_moment(when, now), about, alarm)
     except Ambiguous as question:
         # The day or the part of it stays in the request that the user's next words complete.
         stays = f"{when} " if str(question).startswith(("At what", "In the")) else ""
-        retry = f"remind me {stays}{{}} to {about}" if about else f"set an alarm for {stays}{{}}"
+        request = "set an alarm for" if alarm else "remind me"
+        retry = f"{request} {stays}{{}}{f' to {about}' * bool(about)}"
         return Question(str(question), retry)
 
 
