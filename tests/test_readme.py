@@ -114,6 +114,15 @@ def test_every_file_and_heading_that_is_linked_is_there(page):
             assert not heading or heading in headings(target), link
 
 
+def test_every_page_is_linked_by_another():
+    links = [
+        page.parent / link.partition("#")[0]
+        for page in PAGES
+        for link in re.findall(r"\]\(([^)#][^)\s]*)\)", page.read_text())
+    ]
+    assert set(PAGES) - {link.resolve() for link in links} == set()
+
+
 def test_the_readme_uses_only_programs_that_the_reader_has():
     installed = {"git", "make", "pip", "pipx", "python", "uv", "voxtui"}
     assert {words[0] for words in typed()} <= {"sudo", *installed}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from voxtui.audio.portaudio import Device, formats, shown_name
+from voxtui.audio.portaudio import Device, formats, probe, shown_name
 
 DEFAULT = Device(0, "default", "ALSA", 32, 32, 44_100, True, True)
 SINKS = [
@@ -72,3 +72,12 @@ def test_without_one_device_of_alsa_portaudio_is_not_begun_because_it_would_abor
     )
     assert done.returncode == 1
     assert "DeviceError: ALSA has no configuration, so there is no sound." in done.stderr
+
+
+def test_no_module_of_the_current_directory_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "voxtui.py").write_text("open('ran', 'w')")
+    monkeypatch.chdir(tmp_path)
+    probe()
+    assert not (tmp_path / "ran").exists()

@@ -132,19 +132,43 @@ def test_a_long_dictation_is_recognised_in_parts_at_its_pauses():
     assert dictated(seconds("x", 40) + seconds(".", 3)).text == "25.0s 15.0s"
 
 
-def test_speech_in_another_language_is_left_out_with_the_reason():
-    view = View()
+@pytest.mark.parametrize("error", [ForeignSpeech(), ModelError("The server is gone.")])
+def test_speech_that_is_not_recognised_loses_no_other_words(error):
+    view, left = View(), ["One.", None, "Three."]
 
     def recognise(samples):
-        raise ForeignSpeech
+        if (text := left.pop(0)) is None:
+            raise error
+        return text
 
-    microphone = PatternMicrophone(seconds("x", 2) + seconds(".", 4))
-    dictation = Dictation(Devices(microphone), 2, view)
+    def listen(pattern):
+        dictation = Dictation(Devices(PatternMicrophone(pattern)), 2, view)
+        dictation.open()
+        to_text = SpeechToText(recognise, "", repeats=False)
+        return dictation.listen(VadConfig(), LoudIsSpeech(), to_text, lambda: None)
+
+    found = listen((seconds("x", 13) + seconds(".", 1)) * 3 + seconds(".", 2))
+    assert (found.text, found.problem) == ("One. Three.", str(error))
+    left.append(None)
+    with pytest.raises(type(error)):
+        listen(seconds("x", 2) + seconds(".", 4))
+
+
+def test_a_caption_that_fails_is_left_out():
+    view, calls = View(), []
+
+    def recognise(samples):
+        calls.append(len(samples))
+        if len(calls) == 1:
+            raise ModelError("The server is busy.")
+        return "Words."
+
+    dictation = Dictation(Devices(PatternMicrophone(seconds("x", 1) + "..")), 0, view)
     dictation.open()
     to_text = SpeechToText(recognise, "", repeats=True)
-    found = dictation.listen(VadConfig(), LoudIsSpeech(), to_text, lambda: None)
-    assert found.text == "" and not any(view.captions)
-    assert found.problem.startswith("That did not sound like English")
+    ended = lambda: BEGAN + 1.0 if calls else None  # noqa: E731
+    found = dictation.listen(VadConfig(), LoudIsSpeech(), to_text, ended)
+    assert (found.text, found.problem, view.captions) == ("Words.", "", [])
 
 
 def test_the_caption_comes_before_the_end_and_its_pass_is_not_repeated():

@@ -92,6 +92,18 @@ def test_two_starts_are_one_recording_in_one_process(order, machine):
     assert order("stop")[1].text == "What was said."
 
 
+def test_the_words_of_a_forgotten_recording_wait_for_the_next_order(order, machine, monkeypatch):
+    monkeypatch.setattr(dictation_daemon, "FORGOTTEN_SECONDS", 0.2)
+    monkeypatch.setattr(dictation_daemon, "IDLE_SECONDS", 0.2)
+    use_microphone(monkeypatch, machine, seconds("x", 1) + seconds(".", 1))
+    for again in ("stop", "start"):
+        order("start")
+        until(lambda: machine[-1].closed)
+        order.threads[0].join(1.0)  # it would end now, with the words
+        assert order(again)[1].text == "What was said."
+    assert (len(machine), len(order.threads)) == (2, 1)
+
+
 def test_a_second_process_ends_at_once(order):
     order("start")
     serve(Config())

@@ -9,6 +9,9 @@ import time
 
 import pytest
 
+from voxtui.commands.dictation import dictation_output
+from voxtui.commands.dictation.dictate_command import DictateOptions, finish
+from voxtui.commands.dictation.dictation import Dictated
 from voxtui.commands.dictation.dictation_output import (
     check_hook,
     check_target,
@@ -17,6 +20,7 @@ from voxtui.commands.dictation.dictation_output import (
     run_hook,
 )
 from voxtui.errors import ConfigError, InputError
+from voxtui.settings.schema import Config, DictateConfig
 from voxtui.terminal.clipboard import clipboard_text
 
 SESSIONS = ("DISPLAY", "WAYLAND_DISPLAY", "TMUX")
@@ -169,6 +173,21 @@ def test_a_pipe_that_nobody_reads_is_refused(monkeypatch):
         os.dup2(stdout, 1)
         os.close(stdout)
         os.close(writer)
+
+
+@pytest.mark.usefixtures("displays")
+def test_words_that_cannot_be_delivered_go_to_the_clipboard(programs, monkeypatch, capfd):
+    calls = programs("wl-copy", WAYLAND_DISPLAY="wayland-9")
+    full = lambda: open("/no/folder", "w")  # noqa: E731, SIM115
+    monkeypatch.setattr(dictation_output, "TemporaryFile", full)
+    words, config = Dictated("Hello.", ""), Config(dictate=DictateConfig(hook="cat"))
+    with pytest.raises(InputError, match="The hook 'cat' failed: No such file or directory"):
+        finish(words, config, DictateOptions())
+    assert calls.read_text() == "wl-copy <Hello.>\n"
+    assert capfd.readouterr() == ("", "The text is on the clipboard.\n")
+    monkeypatch.setattr(sys, "stdout", open("/dev/full", "w"))  # noqa: SIM115
+    with pytest.raises(InputError, match="stdout: cannot be written: No space left"):
+        finish(words, Config(), DictateOptions())
 
 
 def test_a_process_that_a_hook_leaves_behind_delays_nothing(tmp_path):

@@ -312,7 +312,7 @@ def _opening_failed(device: Device, direction: Direction, error: Exception | Non
 
 def probe() -> Probe:
     """List the devices from another process, because a broken sound setup can abort a process."""
-    command = [sys.executable, "-m", "voxtui.audio.portaudio"]
+    command = [sys.executable, "-P", "-m", "voxtui.audio.portaudio"]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False

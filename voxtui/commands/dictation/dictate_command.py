@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -111,9 +112,13 @@ def finish(dictated: Dictated, config: Config, options: DictateOptions) -> bool:
         if config.dictate.hook:
             text = output.run_hook(text, config.dictate.hook)
         output.deliver(text, options.target, options.pane)
-    except VoxtuiError:
-        if sys.stderr.isatty():  # not into the log of a desktop
+    except (VoxtuiError, OSError):
+        if sys.stderr.isatty():
             click.echo(f"You said: {text}", err=True)
+        else:  # not into the log of a desktop
+            with suppress(VoxtuiError, OSError):
+                output.deliver(text, "clipboard", None)
+                click.echo("The text is on the clipboard.", err=True)
         raise
     return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
@@ -14,9 +15,9 @@ from voxtui.dialogue.events import Event, Notice
 from voxtui.dialogue.listening.endpointing import QUIET_FRAMES, TAIL_SECONDS
 from voxtui.dialogue.listening.level import diagnose_level
 from voxtui.dialogue.protocols import SpeechDetector
-from voxtui.errors import DeviceError, ForeignSpeech, one_line
+from voxtui.errors import DeviceError, ModelError, one_line
 from voxtui.settings.schema import VadConfig
-from voxtui.wiring import Recognise, SpeechToText
+from voxtui.wiring import SpeechToText
 
 LEAST_SECONDS = 12.0
 """Minimum length of a segment that a pause ends, because context helps the recogniser."""
@@ -44,7 +45,7 @@ Ended = Callable[[], float | None]
 class Dictated:
     text: str
     problem: str
-    """a sentence about the microphone or about omitted speech; may be empty"""
+    """a sentence about the microphone, or why speech is left out; may be empty"""
 
 
 class DictationView:
@@ -77,8 +78,9 @@ class Dictation:
         self._last_at = 0.0
         self._texts: list[str] = []
         self._partial: tuple[Utterance, str | None] | None = None
-        """the segment in progress at its last recognition, and its words, from `_words`"""
+        """the segment in progress at its last recognition, and its words unless that failed"""
         self._problem = ""
+        self._failure: ModelError | None = None
         self._pass_s = 0.0
         self._quiet_s = 0.0
         self._heard = False
@@ -122,6 +124,8 @@ class Dictation:
         finally:
             self._devices.close()
         self._add(segmenter.finish(), to_text)
+        if self._failure and not self._text():
+            raise self._failure
         if not self._last_at:
             self._problem = self._problem or f"The microphone {name!r} has delivered no sound."
         elif not self._heard:
@@ -190,7 +194,9 @@ class Dictation:
         if not new or new * FRAME_SECONDS < least or not (part := recording.utterance(extent)):
             return
         started = time.monotonic()
-        text = _words(part, to_text.draft or to_text.recognise)
+        text = None
+        with suppress(ModelError):  # which `_add` says, if it comes again
+            text = (to_text.draft or to_text.recognise)(part.samples)
         self._pass_s = time.monotonic() - started
         self._partial = (part, text)
         if text is not None:
@@ -202,19 +208,11 @@ class Dictation:
         known, self._partial = self._partial, None
         same = known is not None and known[0].is_same(utterance)
         last = to_text.draft is None  # else the words of the caption are only a draft
-        text = known[1] if known and same and last else _words(utterance, to_text.recognise)
-        if text is None:
-            self._problem = str(ForeignSpeech())
-        else:
-            self._texts.append(text)
+        text = known[1] if known and same and last else None
+        try:
+            self._texts.append(to_text.recognise(utterance.samples) if text is None else text)
+        except ModelError as error:  # the words before and after it are kept
+            self._failure, self._problem = error, str(error)
 
     def _text(self, partial: str = "") -> str:
         return one_line(" ".join(" ".join((*self._texts, partial)).split()))
-
-
-def _words(utterance: Utterance, recognise: Recognise) -> str | None:
-    """Return the words of `utterance`, or None if they are in another language."""
-    try:
-        return recognise(utterance.samples)
-    except ForeignSpeech:
-        return None

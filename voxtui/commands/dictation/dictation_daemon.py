@@ -200,7 +200,8 @@ class DictationDaemon:
             try:
                 connection, _ = listening.accept()
             except TimeoutError:
-                if self._recording is None or not self._recording.thread.is_alive():
+                held = self._recording
+                if held is None or not (held.thread.is_alive() or held.result.text):
                     return
                 continue
             with connection:
@@ -223,13 +224,15 @@ class DictationDaemon:
                 return
 
     def obey(self, order: Order) -> OrderResult:
-        if self._recording is None:
+        recording = self._recording
+        if recording is None:
             return OrderResult("idle") if order == "stop" else self._start()
-        if self._recording.listener is not None:
+        if recording.listener is not None:
             return LENT
-        if order == "start":
-            running = self._recording.thread.is_alive()
-            return OrderResult("listening") if running else self._start()
+        if order == "start" and recording.thread.is_alive():
+            return OrderResult("listening")
+        if order == "start" and not recording.result.text:
+            return self._start()
         return self._stop()
 
     def close(self) -> None:

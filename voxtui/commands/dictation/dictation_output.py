@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 import click
 
 from voxtui.errors import ConfigError, InputError
+from voxtui.settings.files import file_errors
 from voxtui.settings.paths import read_config, user_path
 from voxtui.terminal.clipboard import INSTALL, WRITES, clipboard_program, hand_over
 
@@ -65,18 +66,18 @@ def check_hook(command: str) -> None:
 def run_hook(text: str, command: str) -> str:
     """Return the output of `command` for `text` on its stdin. Uses no shell. Raises InputError."""
     # Files, because a process that it leaves behind would hold a pipe open.
-    with TemporaryFile() as given, TemporaryFile() as printed:
-        given.write(text.encode())
-        given.seek(0)
-        try:
+    try:
+        with TemporaryFile() as given, TemporaryFile() as printed:
+            given.write(text.encode())
+            given.seek(0)
             done = subprocess.run(
                 shlex.split(command), stdin=given, stdout=printed, timeout=60, check=False
             )
             printed.seek(0)
             output = printed.read().decode()
-        except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise InputError(f"The hook {command!r} failed: {reason}.") from error
+    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"The hook {command!r} failed: {reason}.") from error
     if done.returncode:
         raise InputError(f"The hook {command!r} failed with exit code {done.returncode}.")
     return output.rstrip("\n")
@@ -100,7 +101,8 @@ def deliver(text: str, target: Target, pane: str | None) -> None:
     """Print `text`, or pass it to the clipboard, a tmux pane or the window. Raises InputError."""
     match target:
         case "stdout":
-            click.echo(text)
+            with file_errors("stdout", "written"):
+                click.echo(text)
         case "clipboard":
             _copy(text)
         case "tmux":
