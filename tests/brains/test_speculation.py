@@ -95,6 +95,15 @@ def test_a_request_with_another_key_replaces_the_speculation(
     assert len(ahead.computed) <= 2
 
 
+def test_a_request_that_is_replaced_before_it_began_ends(thread: SpeculationThread) -> None:
+    working = thread.request(Counting(gated=1))
+    assert working.at_gate.wait(SECONDS)
+    never_begun = thread.request(Counting())
+    thread.request(Counting())
+    assert never_begun.wait(SECONDS)
+    working.gate.set()
+
+
 def test_a_speculation_that_failed_is_not_claimed(thread: SpeculationThread) -> None:
     failed = thread.request(Failing("key"))
     assert failed.wait(SECONDS)

@@ -55,6 +55,9 @@ def test_devices_are_json_too(monkeypatch, capsys):
         ("Loud speaker", ["output"]),
     ]
     assert (told["level_dbfs"], told["microphone_lost"]) == (-20.0, None)
+    monkeypatch.setattr(devices, "probe", lambda: Probe(()))
+    devices.run(AudioConfig(), as_json=True)
+    assert json.loads(capsys.readouterr().out)["devices"] == []
 
 
 def test_the_name_of_a_device_gives_the_terminal_no_command(monkeypatch):

@@ -151,6 +151,8 @@ class SpeculationThread:
     def __init__(self, name: str) -> None:
         self._changed = threading.Condition()
         self._newest: Speculation[Any] | None = None
+        self._current: Speculation[Any] | None = None
+        """the one that the thread took last"""
         self._paused = False
         self._working = False
         self._closed = False
@@ -168,6 +170,8 @@ class SpeculationThread:
                 newest.claim(speculation)
                 speculation = cast("S", newest)
             else:
+                if newest is not None and newest is not self._current:
+                    newest.drop()
                 self._newest = speculation
             self._paused = False
             self._changed.notify_all()
@@ -200,12 +204,12 @@ class SpeculationThread:
             self._thread.join()
 
     def _run(self) -> None:
-        current: Speculation[Any] | None = None
         while True:
             with self._changed:
-                while not self._is_due(current):
+                while not self._is_due():
                     self._changed.wait(self._seconds_until_due())
-                before, current = current, self._newest
+                before, current = self._current, self._newest
+                self._current = current
                 closed = self._closed
                 self._working = current is not None and not closed
             if before is not None and before is not current:
@@ -221,9 +225,9 @@ class SpeculationThread:
                     self._working = False
                     self._changed.notify_all()
 
-    def _is_due(self, current: Speculation[Any] | None) -> bool:
+    def _is_due(self) -> bool:
         newest = self._newest
-        if self._closed or newest is not current:
+        if self._closed or newest is not self._current:
             return True
         return newest is not None and self._wants(newest)
 

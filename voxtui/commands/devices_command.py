@@ -61,7 +61,7 @@ def _show_devices(
     found = probe()
     if found.problem:
         raise DeviceError(found.problem)
-    if not found.devices:
+    if not found.devices and not as_json:
         click.echo(f"There is no sound device. {HELD} Text and sample clips work without.")
         return
     used, problems = _used(audio, found.devices)

@@ -21,6 +21,7 @@ from voxtui.brains.embedded import embedded_brain as embedded_module
 from voxtui.brains.embedded.chat_process import ASK, USER, ChatRequest, chatml
 from voxtui.brains.embedded.chat_reply import ChatReply
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
+from voxtui.brains.embedded.live_transcription import LiveTranscription, LiveUtterance
 from voxtui.brains.embedded.recogniser import Heard, joined
 from voxtui.brains.prompting import EXAMPLES, examples
 from voxtui.brains.reply_form import UNTOLD, reply_form
@@ -284,6 +285,27 @@ CAPITALS = ("France", "Spain", "Italy", "Germany", "Norway", "Sweden", "Poland",
 
 FOREIGN = Heard("The third day of the Church.", (), tokens=7, log_probability=-8.0)
 """As Moonshine hears Italian: words, each of them unlikely."""
+
+
+def test_an_utterance_that_is_discarded_as_its_pass_begins_does_not_end_the_thread() -> None:
+    class Soon(Flag):
+        answers = iter((False,))
+
+        def is_set(self) -> bool:
+            return next(self.answers, True)
+
+    recogniser, recording = ScriptedRecogniser(), Recording()
+    for frame in frames("x" * 20):
+        recording.append(frame, True)
+    live = LiveTranscription(recogniser, lambda: None, lambda *partial: None)
+    live.follow(LiveUtterance((), recording, Soon(), DEFAULT_OPTIONS, None))
+    live.start()
+    assert recogniser.passed.wait(SECONDS)
+    recogniser.passed.clear()
+    live.follow(LiveUtterance((), recording, Flag(), DEFAULT_OPTIONS, None))
+    live.wake()
+    assert recogniser.passed.wait(SECONDS)
+    live.close()
 
 
 def test_speech_in_another_language_is_refused_and_never_reaches_the_chat_model(
@@ -721,7 +743,7 @@ def test_typed_text_is_answered_while_a_discarded_utterance_is_still_transcribed
     transcribing, go_on, cancelled = Flag(), Flag(), Flag()
     recognise = brain.recogniser.recognise
 
-    def slow(samples: object, name: str = "") -> Heard:
+    def slow(samples: object, cancelled: object, name: str) -> Heard:
         transcribing.set()
         assert go_on.wait(SECONDS)
         return recognise(samples)
@@ -737,6 +759,22 @@ def test_typed_text_is_answered_while_a_discarded_utterance_is_still_transcribed
     go_on.set()
     replying.join(SECONDS)
     assert answered == ["typedIt is so."]
+
+
+def test_a_cancelled_turn_ends_the_recogniser_too(brain: Scripted) -> None:
+    flags, cancelled = list[object](), Flag()
+
+    def stopped(samples: object, flag: object, name: str) -> Heard:
+        flags.append(flag)
+        cancelled.set()
+        return Heard("half a sen")
+
+    brain.recogniser.recognise = stopped  # type: ignore[method-assign]
+    said = speak(brain.brain, [(frame, True) for frame in frames("xxxxx")]).utterance()
+    assert said is not None
+    request = TurnRequest((), said, cancelled=cancelled)
+    assert list(brain.brain.reply(request)) == []
+    assert flags == [cancelled]
 
 
 def test_the_engine_does_not_wait_while_the_utterance_is_copied(brain: Scripted) -> None:

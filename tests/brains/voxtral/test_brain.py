@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +27,7 @@ from tests.brains.voxtral.turns import (
     sound,
     utterance,
 )
-from tests.fakes import Flag
+from tests.fakes import SECONDS, Flag
 from voxtui.brains.voxtral.audio_encoder import AudioTower
 from voxtui.brains.voxtral.brain import SHARE, VoxtralBrain
 from voxtui.brains.voxtral.generate import ReplyGenerator, Sampler
@@ -375,6 +377,25 @@ def test_a_transcription_leaves_the_conversation_in_the_cache(brain: VoxtralBrai
     assert list(brain.transcribe(said, Flag()))
     assert brain.generator.cache.held == held
     assert brain.generator.embedder.windows == windows
+
+
+def test_what_is_said_next_does_not_cut_off_a_transcript(
+    brain: VoxtralBrain, questions: list[Question], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said, gate, reply = utterance(1.0, 6), Flag(), brain.transcriber.reply
+    whole = list(brain.transcribe(said, Flag()))
+
+    def gated(*arguments: Any) -> Iterator[int | None]:
+        yield from itertools.islice(tokens := reply(*arguments), 3)
+        assert gate.wait(SECONDS)
+        yield from tokens
+
+    monkeypatch.setattr(brain.transcriber, "reply", gated)
+    transcript = brain.transcribe(said, Flag())
+    begun = [next(transcript)]
+    spoken(brain, questions[0])
+    gate.set()
+    assert [*begun, *transcript] == whole
 
 
 def test_the_parts_of_a_long_file_are_not_kept(brain: VoxtralBrain) -> None:

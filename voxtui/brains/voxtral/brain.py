@@ -130,6 +130,7 @@ class VoxtralBrain:
         self._reply_language = ReplyLanguage(config.brain.language)
         self.instruction = instruction(config)
         self._live: SpokenUtterance | None = None
+        self._transcript: ModelWork | None = None
         self.took = math.inf
         """the seconds for an utterance, the fastest so far"""
         self._device = "not loaded"
@@ -230,7 +231,8 @@ class VoxtralBrain:
         self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
     ) -> None:
         self._live = SpokenUtterance(request, recording)
-        self._prepare(request.past, request.cancelled, request.options)
+        if not self._is_transcribing:
+            self._prepare(request.past, request.cancelled, request.options)
 
     def _prepare(
         self, past: Past, cancelled: Flag, options: ReplyOptions = DEFAULT_OPTIONS
@@ -245,13 +247,18 @@ class VoxtralBrain:
 
     def wake(self) -> None:
         live = self._live
-        if live is None:
+        if live is None or self._is_transcribing:
             return
         extent = live.recording.extent
         if live.is_time(extent, self.took, self._config.vad.min_speech_ms / 1000):
             live.speculated_frames = extent.frames
             so_far, request = (live.recording, extent), live.request
             self._speculate(request.past, so_far, request.cancelled, AHEAD_TOKENS, request.options)
+
+    @property
+    def _is_transcribing(self) -> bool:
+        """True while a transcript is read, which work ahead would cut off."""
+        return self._transcript is not None and self._transcript.has_work
 
     def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
         """Do nothing: a GPU reads a text in milliseconds, and the transcript comes first."""
@@ -357,8 +364,8 @@ class VoxtralBrain:
                 yield from self.transcriber.reply(prompt, [clip], most)
 
         text = Detokenizer(self.tekken)
-        written = self.thread.request(ModelWork(self.thread.guarded(work), cancelled))
-        for token in self.thread.tokens(written):
+        self._transcript = self.thread.request(ModelWork(self.thread.guarded(work), cancelled))
+        for token in self.thread.tokens(self._transcript):
             yield Token(text.text(token), token)
         if rest := text.rest():
             yield Token(rest)
