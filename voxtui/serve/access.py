@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
@@ -18,6 +18,8 @@ from voxtui.serve.page import PAGE_PATHS
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from voxtui.serve.realtime.session_settings import Settings
+
 OPEN_PATHS = ("/healthz", *PAGE_PATHS)
 """Paths that need no key, because their answers hold no secret. The page asks for the key."""
 
@@ -29,25 +31,23 @@ REALTIME_PATH = "/v1/realtime"
 CLIENT_KEY_PATHS = (REALTIME_PATH, f"{REALTIME_PATH}/calls")
 """The only paths that accept the short-lived key of a browser."""
 
-T = TypeVar("T")
 
-
-class ClientKeys(Generic[T]):
-    """Short-lived keys, each with a value. Used by the event loop's thread."""
+class ClientKeys:
+    """Short-lived keys, each for a session. Used by the event loop's thread."""
 
     def __init__(self) -> None:
-        self._keys: dict[str, tuple[float, T]] = {}
+        self._keys: dict[str, tuple[float, Settings]] = {}
 
     def __len__(self) -> int:
         now = monotonic()
         self._keys = {key: kept for key, kept in self._keys.items() if kept[0] > now}
         return len(self._keys)
 
-    def add(self, key: str, seconds: float, value: T) -> None:
+    def add(self, key: str, seconds: float, value: Settings) -> None:
         self._keys[key] = monotonic() + seconds, value
 
-    def get(self, key: str) -> T | None:
-        """Return the value of `key`, or None if it is unknown or expired."""
+    def get(self, key: str) -> Settings | None:
+        """Return the settings of `key`, or None if it is unknown or expired."""
         expires, value = self._keys.get(key, (0.0, None))
         return value if expires > monotonic() else None
 
@@ -64,7 +64,7 @@ class AccessControl:
         app: ASGIApp,
         token: str | None,
         hosts: frozenset[str],
-        client_keys: ClientKeys[Any],
+        client_keys: ClientKeys,
     ) -> None:
         self._app = app
         self._token = token

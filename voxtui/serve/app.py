@@ -21,7 +21,7 @@ from voxtui.serve.page import page_routes
 from voxtui.serve.realtime.calls import CALLS_PATH, Calls
 from voxtui.serve.realtime.client_secrets import MOST_BYTES, new_secret
 from voxtui.serve.realtime.connection import Sessions
-from voxtui.serve.realtime.session_settings import Settings, default_settings
+from voxtui.serve.realtime.session_settings import default_settings
 from voxtui.serve.realtime.websocket import Realtime
 from voxtui.serve.upload import Disconnected, small_body
 
@@ -115,7 +115,7 @@ def build_app(
             failed("Internal error. The standard error of voxtui has its traceback.")
         )
 
-    client_keys = ClientKeys[Settings]()
+    client_keys = ClientKeys()
     default = default_settings(model, config.voice.name)
     sessions = Sessions(pool, config, default, client_keys, metrics)
     calls = Calls(sessions, address)

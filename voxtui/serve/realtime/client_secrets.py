@@ -32,9 +32,7 @@ class _Request(msgspec.Struct):
     session: dict[str, Any] = {}
 
 
-def new_secret(
-    body: bytes, keys: ClientKeys[Settings], default: Settings, vad: VadConfig
-) -> dict[str, Any]:
+def new_secret(body: bytes, keys: ClientKeys, default: Settings, vad: VadConfig) -> dict[str, Any]:
     """Make a key for `default` with the client's changes. Raises HttpError."""
     request = decoded(body or b"{}", _Request)
     settings = default.updated(request.session)

@@ -79,7 +79,7 @@ class Sessions:
         pool: Pool,
         config: Config,
         default: Settings,
-        client_keys: ClientKeys[Settings],
+        client_keys: ClientKeys,
         metrics: Metrics,
     ) -> None:
         self.metrics = metrics
