@@ -39,7 +39,7 @@ STALL_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class StreamTime:
-    """The time at which a sample of a segment leaves the converter."""
+    """The time at which the device takes a sample of a segment."""
 
     segment: PlayedSegment
     sample: int
@@ -60,7 +60,7 @@ class Playback:
     written: int = 0
     """the number of samples passed to the device"""
     heard: int | None = None
-    """the number of samples that left the converter, or None until playback is over"""
+    """the number of samples that the device took, or None until playback is over"""
     ends: StreamTime | None = None
     """the time at which the last sample written so far is audible"""
     first_sound: StreamTime | None = None

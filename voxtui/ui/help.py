@@ -14,7 +14,7 @@ from voxtui.ui.widgets.boxes import TextBox
 
 PANEL: Sequence[tuple[str, str]] = (
     ("TTFT", "first word: time to the first token, a piece of a word"),
-    ("First sound", "until you hear it"),
+    ("First sound", "until the speaker takes it, a little before you hear it"),
     ("Total", "full answer: until it is written to its end"),
     ("✓ ✗", "within its target or over it; a typed turn may take longer, as less is ready"),
     ("p50 p95", "half, and 95 %, of the last 20 turns were as fast or faster"),

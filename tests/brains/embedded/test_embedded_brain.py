@@ -743,7 +743,7 @@ def test_typed_text_is_answered_while_a_discarded_utterance_is_still_transcribed
     transcribing, go_on, cancelled = Flag(), Flag(), Flag()
     recognise = brain.recogniser.recognise
 
-    def slow(samples: object, name: str = "") -> Heard:
+    def slow(samples: object, cancelled: object, name: str) -> Heard:
         transcribing.set()
         assert go_on.wait(SECONDS)
         return recognise(samples)
@@ -759,6 +759,22 @@ def test_typed_text_is_answered_while_a_discarded_utterance_is_still_transcribed
     go_on.set()
     replying.join(SECONDS)
     assert answered == ["typedIt is so."]
+
+
+def test_a_cancelled_turn_ends_the_recogniser_too(brain: Scripted) -> None:
+    flags, cancelled = list[object](), Flag()
+
+    def stopped(samples: object, flag: object, name: str) -> Heard:
+        flags.append(flag)
+        cancelled.set()
+        return Heard("half a sen")
+
+    brain.recogniser.recognise = stopped  # type: ignore[method-assign]
+    said = speak(brain.brain, [(frame, True) for frame in frames("xxxxx")]).utterance()
+    assert said is not None
+    request = TurnRequest((), said, cancelled=cancelled)
+    assert list(brain.brain.reply(request)) == []
+    assert flags == [cancelled]
 
 
 def test_the_engine_does_not_wait_while_the_utterance_is_copied(brain: Scripted) -> None:

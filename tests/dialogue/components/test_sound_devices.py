@@ -131,6 +131,26 @@ def test_an_unplugged_headset_is_replaced_once_although_both_devices_report_it()
         assert loud.chunks and not spare.closed and not talk.events.of(MicrophoneLost)
 
 
+def test_sound_of_a_lost_microphone_does_not_prove_that_the_next_one_delivers() -> None:
+    spares, go = [FakeMicrophone(), FakeMicrophone()], Flag()
+    fallback_devices = iter(spares)
+    with talking(
+        ScriptedBrain([go, "One."]),
+        fallback_devices=lambda: (next(fallback_devices), FakeSpeaker()),
+    ) as talk:
+        talk.engine.post(SendText("tell me"))
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.THINKING))
+        talk.microphone.fails = talk.speaker.fails = DeviceError("It is not there.")
+        talk.microphone.push(frames(SPEECH, LONG_AGO))
+        go.set()
+        talk.events.until(Notice, lambda e: "Listening to" in str(e))
+        talk.engine.post(SendText("and now?"))  # the old frames were taken before it
+        talk.turn()
+        spares[0].unplug()  # it has delivered nothing, so it is not replaced again at once
+        assert talk.events.until(MicrophoneLost)
+        assert not spares[1].opened
+
+
 def test_an_old_loss_does_not_close_a_microphone_that_was_opened_again() -> None:
     go = Flag()
     with talking(

@@ -118,6 +118,13 @@ def push(listener: Listener, pattern: str, start: float = 10.0) -> list[Finding]
     return [one for one in found if one is not None and not isinstance(one, Recorded)]
 
 
+def test_a_turn_without_a_key_is_released_when_its_last_frame_was_captured() -> None:
+    ears, spoken = listener(hands_free=True, end_ms=90), frames("xxxxxxxxxx...")
+    ears.begin(MICROPHONE, 10.0, hands_free=True)
+    *_, found = [ears.push(frame) for frame in spoken]
+    assert isinstance(found, Finished) and found.released_at == spoken[-1].captured_at
+
+
 def test_a_listener_returns_the_utterance_of_a_released_key() -> None:
     ears = listener()
     assert ears.begin(MICROPHONE, 10.0) == []

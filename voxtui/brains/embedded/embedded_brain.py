@@ -217,8 +217,10 @@ class EmbeddedBrain:
             if isinstance(user_input, str):
                 words, doubtful = user_input, ()
             else:
-                heard = self._live.final(user_input, live, timestamps, released, name)
-                if name and heard.is_foreign:  # others may speak any language
+                cancelled = request.cancelled
+                heard = self._live.final(user_input, live, timestamps, released, cancelled, name)
+                # With a name, others may be speaking any language.
+                if cancelled.is_set() or (name and heard.is_foreign):
                     self._abandon()
                     return
                 words, doubtful = heard.english(), heard.doubtful

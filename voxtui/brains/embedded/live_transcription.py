@@ -141,15 +141,16 @@ class LiveTranscription:
         live: LiveUtterance | None,
         timestamps: Timestamps,
         released: float,
+        cancelled: Flag,
         name: str = "",
     ) -> Heard:
         """Transcribe `utterance`, unless a pass has already covered exactly its frames.
 
-        `name` is that of Moonshine.recognise.
+        `cancelled` and `name` are those of Moonshine.recognise.
         """
         partials, fixed = (live.partials, live.fixed) if live is not None else ([], {})
         ready = [p for p in partials if p.origin is not None and p.origin == utterance.origin]
-        final = ready[-1] if ready else self._pass(utterance, fixed, name, live)
+        final = ready[-1] if ready else self._pass(utterance, fixed, cancelled, name, live)
         timestamps.record(Milestone.TRANSCRIBED, final.ended_at)
         timestamps.speculative_s += max(0.0, min(released, final.ended_at) - final.started_at)
         return final.heard
@@ -158,6 +159,7 @@ class LiveTranscription:
         self,
         utterance: Utterance,
         fixed: dict[tuple[int, int], Heard],
+        cancelled: Flag,
         name: str,
         paused: LiveUtterance | None,
     ) -> PartialTranscript:
@@ -178,7 +180,7 @@ class LiveTranscription:
             if heard is None:
                 samples = utterance.samples[part[0] : part[1]]
                 begin = name if part == parts[0] else ""
-                heard = self._recogniser.recognise(samples, name=begin)
+                heard = self._recogniser.recognise(samples, cancelled, begin)
             if part != parts[-1]:
                 fixed[part] = heard
             found.append(heard)
@@ -230,7 +232,7 @@ class LiveTranscription:
         if utterance is None:
             return
         paused = live if extent.quiet_frames else None
-        partial = self._pass(utterance, live.fixed, live.options.name, paused)
+        partial = self._pass(utterance, live.fixed, live.cancelled, live.options.name, paused)
         text, before = partial.heard.text, live.partials[-1].heard.text if live.partials else None
         live.partials = [*live.partials[-1:], partial]
         if live.cancelled.is_set() or partial.heard.is_foreign:

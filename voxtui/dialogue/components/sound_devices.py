@@ -77,6 +77,8 @@ class SoundDevices:
         self._on_lost = on_lost
         self._openings = WeakKeyDictionary[Microphone, object]()
         """the latest opening of each microphone"""
+        self._delivering: object = None
+        """the opening that delivered the newest frame; the microphone's thread writes it"""
         self.is_unproven = False
         """whether the microphone replaced a lost one and has delivered no frame yet"""
         self._candidate: Microphone | None = None
@@ -114,7 +116,10 @@ class SoundDevices:
             self.microphone.attend(attended or self.is_unproven)
 
     def delivered(self) -> list[Event]:
-        """Note that the microphone delivers frames. Returns the events of one that came back."""
+        """Note that a frame was taken. Returns the events of a microphone that came back."""
+        microphone = self._candidate or self.microphone
+        if microphone is None or self._openings.get(microphone) is not self._delivering:
+            return []  # it is a frame of the one before
         self.is_unproven = False
         if self._candidate is None:
             return []
@@ -206,7 +211,12 @@ class SoundDevices:
 
     def listen(self, microphone: Microphone) -> None:
         opening = object()
-        microphone.open(self._on_frame, partial(self._on_lost, opening))
+
+        def deliver(frame: Frame) -> None:
+            self._delivering = opening
+            self._on_frame(frame)
+
+        microphone.open(deliver, partial(self._on_lost, opening))
         self._openings[microphone] = opening
 
     def is_in_use(self, opening: object) -> bool:

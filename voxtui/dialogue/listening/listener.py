@@ -261,9 +261,8 @@ class Listener:
             live.too_long = True
             return self._release(live, frame.captured_at) or _RECORDED
         if live.hands_free and self._endpointer.ends(live.recording):
-            # Sound that came faster than it was spoken is dated into the future.
-            at = max(time.monotonic(), frame.captured_at)
-            return self._release(live, at) or self.finish()
+            live.released_at = frame.captured_at
+            return self.finish()
         return _RECORDED
 
     def _release(self, live: _LiveRecording, at: float) -> Finding:
