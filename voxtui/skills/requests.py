@@ -132,7 +132,7 @@ def _remind(request: NewReminder, entries: Entries, now: datetime) -> tuple[Entr
     reminder = Reminder(utc(request.at), about, unnamed=not (about or request.alarm))
     after = Entries((*entries.all, reminder))
     if not about:
-        return after, f"Your {reminder.title} is set for {when}."
+        return after, f"Your {reminder.title} is set for {when.removeprefix('on ')}."
     return after, f"I will remind you {when}{'' if about.startswith('that ') else ':'} {about}."
 
 

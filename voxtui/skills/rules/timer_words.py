@@ -99,7 +99,7 @@ def understand_reminder(text: str, now: datetime) -> intents.Request | Question 
                 return None  # it would come more than once, or at no certain time
             case "cancel":
                 hour, alarm = words.get("hour"), bool(words.get("alarm"))
-                time = f"{hour}:{words['minute'] or '00'} {words['half']}" if hour else ""
+                time = f"{hour}:{words['minute'] or '00'} {words['half'].lower()}" if hour else ""
                 return intents.CancelReminder(about, bool(words.get("every")), alarm, time)
             case "ask_when":
                 retry = f"remind me {{}} to {about}" if about else f"{text} {{}}"
