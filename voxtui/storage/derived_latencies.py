@@ -129,7 +129,8 @@ def spread(values: Iterable[float | None]) -> Spread | None:
 class SessionTimes:
     """The turns since the start. The first one after models were loaded counts as cold.
 
-    Turns that a skill answered do not count, because no model worked on them. When the brain
+    Turns that a skill answered do not count, because no model worked on them, nor those that waited
+    for a key. When the brain
     changes its way of computing (`path`), the warm turns begin anew.
     """
 
@@ -144,7 +145,7 @@ class SessionTimes:
         self._models_are_new = True
 
     def add(self, turn: Turn) -> None:
-        if turn.ttft_ms is None or turn.brain == SKILL:
+        if turn.ttft_ms is None or turn.brain == SKILL or Milestone.CONFIRMED in turn.timestamps:
             return
         if turn.path != self._path:  # a faster path answers from now on
             self._path = turn.path
