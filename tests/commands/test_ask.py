@@ -154,6 +154,10 @@ def test_what_cannot_be_asked_is_refused_before_a_model_loads(ask, arguments, st
     assert str(refused.value) == sentence
 
 
+def test_a_question_of_stdin_may_replace_an_earlier_answer(ask):
+    assert ask("-", "--speak", "one.wav", pace=None, stdin="What is it?").exit_code == 0
+
+
 @pytest.mark.parametrize("arguments", [("What changed there?",), ("--text", "What changed?", "-")])
 def test_a_question_may_be_about_the_text_of_a_pipe(ask, arguments):
     brain = ScriptedBrain(["The colour."])

@@ -115,6 +115,14 @@ def test_what_cannot_be_spoken_is_refused(say, arguments, stdin, sentence):
     assert str(refused.value) == sentence
 
 
+def test_the_text_is_not_overwritten_by_its_speech(say):
+    Path("NOTES").write_text("My text.")
+    Path("link").symlink_to("NOTES")
+    with pytest.raises(InputError, match="is the text, and would be overwritten"):
+        say("link", "-o", "NOTES")
+    assert Path("NOTES").read_text() == "My text."
+
+
 def test_nothing_is_left_of_a_file_that_was_not_finished(say):
     with pytest.raises(InputError):
         say("-o", "out.wav", stdin=b"Begun. And on.\n\xff")

@@ -87,7 +87,8 @@ def test_speech_in_another_language_is_left_out_and_told_in_one_sentence(tmp_pat
 
     clip = tmp_path / "clip.wav"
     soundfile.write(clip, sound("x" * 10 + "." * 20 + "x" * 50 + "." * 20), SAMPLE_RATE)
-    assert write([Sound(clip, clip.name)], "text", VadConfig(), LoudIsSpeech(), recognise)
+    sounds = [Sound(clip, clip.name)]
+    assert write(sounds, "text", VadConfig(), LoudIsSpeech(), recognise, quiet=True)
     out, err = capsys.readouterr()
     assert out == "English.\n"
     assert err == (
@@ -161,6 +162,9 @@ def test_the_sound_on_stdin_is_transcribed(voxtui_transcribe, monkeypatch):
     monkeypatch.setattr(module, "LARGEST_STDIN", 1000)
     assert str(piped("clip.wav").exception).startswith("stdin: is longer than")
     assert not list(Path(tempfile.gettempdir()).glob("*stdin*"))
+    full = lambda: open("/no/folder", "wb")  # noqa: E731, SIM115
+    monkeypatch.setattr(module, "TemporaryFile", full)
+    assert str(piped("clip.wav").exception) == "stdin: cannot be copied: No such file or directory."
 
 
 @pytest.mark.slow

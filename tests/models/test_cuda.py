@@ -125,6 +125,13 @@ def test_a_missing_driver_is_an_error(monkeypatch):
         cuda.first_gpu()
 
 
+def test_a_driver_before_cuda_11_4_is_an_error_that_says_what_to_do(driver, monkeypatch):
+    monkeypatch.delattr(Driver, "cuDeviceGetUuid_v2")
+    driver(Driver([("Old", 24_000_000_000)]))
+    with pytest.raises(ModelError, match=r"the NVIDIA driver is too old\. Update the driver"):
+        cuda.check_voxtral()
+
+
 @pytest.mark.parametrize("broken", [Driver([]), Driver([], initialised=100)])
 def test_a_driver_without_a_gpu_is_an_error(driver, broken):
     driver(broken)

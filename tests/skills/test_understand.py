@@ -1,9 +1,11 @@
 """The rules on sentences that they were built with. Others judge them: test_corpus.py."""
 
+from datetime import datetime
+
 import pytest
 
 from tests.skills.corpus import NOW, describe, same, sentences
-from voxtui.skills.rules.intents import Fact, Question
+from voxtui.skills.rules.intents import Fact, NewReminder, Question
 from voxtui.skills.rules.normalise import normalise
 from voxtui.skills.rules.understand import understand
 
@@ -75,6 +77,8 @@ def test_what_has_no_sure_meaning_is_left_to_the_brain(words: str) -> None:
     [
         ("Remind me yesterday at five.", "That time has passed. When?"),
         ("Set an alarm for yesterday.", "That time has passed. When?"),
+        ("Wake me at eight pm at nine.", "When exactly?"),
+        ("Remind me on Friday December 5th at noon to call.", "When exactly?"),
         ("Remind me this morning at one to call.", "That time has passed. At what time?"),
         ("Wake me in the afternoon at 6 am.", "When exactly?"),
         (
@@ -89,3 +93,22 @@ def test_what_is_over_or_contradicts_itself_is_said(words: str, sentence: str) -
     meaning = understand(words, NOW)
     assert isinstance(meaning, Fact | Question)
     assert meaning.sentence == sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "at"),
+    [
+        ("Remind me at 5 am.", "2026-11-23T05:00"),
+        ("Remind me at seven p.m.", "2026-11-22T19:00"),
+        ("Remind me on Friday at 6 pm.", "2026-11-27T18:00"),
+        ("Remind me in 2 hours and 5 minutes.", "2026-11-22T15:09"),
+        ("Remind me at 10 minutes past 5.", "2026-11-22T17:10"),
+        ("Remind me tomorrow night at 9.", "2026-11-23T21:00"),
+        ("Remind me today at 16:30.", "2026-11-22T16:30"),
+        ("Remind me at nine o'clock.", "2026-11-22T21:00"),
+        ("Remind me at 8 in the evening in two days.", "2026-11-24T20:00"),
+        ("Remind me on Friday December 4th at noon.", "2026-12-04T12:00"),
+    ],
+)
+def test_no_part_of_a_time_is_the_subject_of_a_reminder(words: str, at: str) -> None:
+    assert understand(words, NOW) == NewReminder(datetime.fromisoformat(at), "")

@@ -317,13 +317,23 @@ def test_the_conversation_of_the_first_version_is_taken_over(conversations) -> N
     conversations.file.parent.mkdir()
     old = conversations.file.with_name("conversation.json")
     old.write_text('[{"you": "a text", "vox": "Read.", "given": true}, {"you": "Hi", "vox": "Yo"}]')
+    assert titles(conversations) == ["Hi"]
+    assert not old.exists()  # else its words would outlive their conversation
     say(conversations, "new", at=time.time() + 9)
     assert titles(conversations) == ["new", "Hi"]
     assert [e.attached for e in conversations.read(conversations.newest("hi")[0].id).values()] == [
         True, False,
     ]  # fmt: skip
-    conversations.forget_all()
-    assert not old.exists()
+
+
+@pytest.mark.parametrize("data", [b"[{}]", b'"', b"\xff"])
+def test_a_damaged_conversation_of_the_first_version_is_left_alone(conversations, data) -> None:
+    conversations.file.parent.mkdir()
+    old = conversations.file.with_name("conversation.json")
+    old.write_bytes(data)
+    assert titles(conversations) == []
+    say(conversations, "new")
+    assert (titles(conversations), old.read_bytes()) == (["new"], data)
 
 
 def test_the_conversation_of_the_first_version_is_forgotten_before_it_was_taken_over(

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tomllib
 
 import msgspec
 import pytest
@@ -52,6 +53,13 @@ def test_a_tool_is_what_was_allowed():
     assert tool.examples == (("What's the time in Tokyo?", '{"timezone": "Asia/Tokyo"}'),)
     assert tool.is_triggered("Could you tell me the times in Rome?")
     assert not tool.is_triggered("What can you tell me about Tokyo?")
+
+
+def test_an_example_may_hold_a_date_of_toml():
+    day = {"day": tomllib.loads("day = 2026-12-24")["day"]}
+    server = msgspec.structs.replace(TIME, examples=(McpExample("Now?", NOW.name, day),))
+    (tool,) = built(allowed(server=server), servers=(server,))
+    assert tool.examples == (("Now?", '{"day": "2026-12-24"}'),)
 
 
 @pytest.mark.parametrize(
@@ -204,5 +212,6 @@ def test_the_list_says_what_needs_a_key_and_what_is_not_allowed(tmp_path, monkey
         invoke("tools", "forbid", "time", "get")
     assert "No tool of time is allowed." in invoke("tools", "forbid", "time").stdout
     assert read_approvals(approvals_file()) == ()
-    with pytest.raises(InputError, match="no MCP server cheese in your configuration: time"):
-        invoke("tools", "allow", "cheese", "--config", str(file))
+    for order in ("allow", "forbid"):
+        with pytest.raises(InputError, match="no MCP server cheese in your configuration: time"):
+            invoke("tools", order, "cheese", "--config", str(file))

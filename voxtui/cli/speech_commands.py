@@ -148,7 +148,7 @@ def say(
     config = options.load().config
     from voxtui.commands.say import run, source
 
-    spoken = run(config, source(words, text, clipboard), wav)
+    spoken = run(config, source(words, text, clipboard, wav), wav)
     raise SystemExit(0 if spoken else FAILED_TURN)
 
 

@@ -109,7 +109,7 @@ def run(
         raise InputError("--speak and --play need a voice, and voice.engine is none.")
     config = replace(config, session=SessionConfig())  # no conversation is kept here
     wav = options.wav
-    if wav and wav.exists() and any(wav.samefile(path) for path in files):
+    if wav and wav.exists() and any(wav.samefile(path) for path in files if path != STDIN):
         raise InputError(f"{wav}: is one of the clips, and would be overwritten.")
     with file_speaker(wav) as file:
         if file:

@@ -66,7 +66,9 @@ def _closing(part: Closable) -> Generator[None]:
     part.close()
 
 
-def source(arguments: Sequence[str], text: str | None, clipboard: bool) -> Iterator[str]:
+def source(
+    arguments: Sequence[str], text: str | None, clipboard: bool, wav: Path | None = None
+) -> Iterator[str]:
     """Return the passages of a file, words, the clipboard or stdin. Raises InputError."""
     if bool(arguments) + (text is not None) + clipboard > 1:
         raise InputError("FILE or WORDS, --text and --clipboard exclude each other.")
@@ -83,6 +85,8 @@ def source(arguments: Sequence[str], text: str | None, clipboard: bool) -> Itera
         if not path.exists():
             hint = f"To say these words: voxtui say --text {shlex.quote(str(path))}"
             raise InputError(f"{path}: there is no such file.", hint)
+        if wav and wav.exists() and wav.samefile(path):
+            raise InputError(f"{wav}: is the text, and would be overwritten.")
     typed = path in (None, STDIN) and sys.stdin.isatty()
     if typed:
         click.echo("Each line that you type is spoken. Ctrl+D ends.", err=True)

@@ -23,6 +23,7 @@ from voxtui.commands.segmentation import Segmenter, utterances
 from voxtui.dialogue.data import FRAME_SECONDS, Frame, Samples
 from voxtui.dialogue.protocols import SpeechDetector
 from voxtui.errors import ForeignSpeech, InputError, one_line
+from voxtui.settings.files import file_errors
 from voxtui.settings.schema import Config, VadConfig
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.text_input import STDIN
@@ -82,7 +83,9 @@ def sound_file(path: Path) -> Generator[Sound]:
         raise InputError("stdin is a terminal, not a sound.", "Pipe a sound file into voxtui.")
     # Where its descriptor can be opened again it has no name, so no signal leaves it behind.
     nameless = sys.platform == "linux"
-    with TemporaryFile() if nameless else NamedTemporaryFile(prefix="voxtui-") as copy:
+    with file_errors("stdin", "copied"):
+        copy = TemporaryFile() if nameless else NamedTemporaryFile(prefix="voxtui-")  # noqa: SIM115
+    with copy:
         sound = Path(f"/proc/self/fd/{copy.fileno()}" if nameless else copy.name)
         try:
             _copy_stdin(copy, sound)
@@ -135,7 +138,7 @@ def write(
             click.echo(format_segment(segment, form, count))
         heard = heard and count > before
         name = one_line(sound.name)
-        if foreign and not quiet:
+        if foreign:
             places = ", ".join(f"{at:.0f} s" for at in foreign)
             click.echo(f"{name} (at {places}): {ForeignSpeech()}", err=True)
         elif count == before and not quiet:

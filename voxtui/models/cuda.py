@@ -53,7 +53,7 @@ def check_voxtral() -> None:
         gpu = first_gpu()
     except ModelError as error:
         reason = error.message[0].lower() + error.message[1:]
-        raise type(error)(f"Voxtral needs a GPU, and {reason}") from error
+        raise type(error)(f"Voxtral needs a GPU, and {reason}", error.hint) from error
     if gpu.memory < VOXTRAL_MEMORY:
         has, needed = gpu.memory / 1e9, VOXTRAL_MEMORY / 1e9
         raise ModelError(f"Voxtral needs {needed:g} GB of GPU memory; {gpu.name} has {has:.1f} GB.")
@@ -81,8 +81,11 @@ def first_gpu() -> Gpu:
     # Asks the driver without opening a context: https://docs.nvidia.com/cuda/cuda-driver-api
     try:
         driver = ctypes.CDLL(DRIVER)
+        get_uuid = driver.cuDeviceGetUuid_v2  # since CUDA 11.4, after all the others
     except OSError as error:
         raise NoGpu(f"There is no NVIDIA driver ({DRIVER}).") from error
+    except AttributeError as error:
+        raise ModelError("The NVIDIA driver is too old.", HOW_TO_MATCH) from error
     count, device, memory = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
     name = ctypes.create_string_buffer(256)
     _succeed(driver.cuInit(0))
@@ -93,7 +96,7 @@ def first_gpu() -> Gpu:
     _succeed(driver.cuDeviceGetName(name, len(name), device))
     _succeed(driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device))
     unique = (ctypes.c_ubyte * 16)()
-    _succeed(driver.cuDeviceGetUuid_v2(unique, device))
+    _succeed(get_uuid(unique, device))
     free = _free(uuid.UUID(bytes=bytes(unique)))
     return Gpu(
         name.value.decode(errors="replace"), memory.value, memory.value if free is None else free

@@ -67,6 +67,8 @@ def write_file(path: Path, data: bytes, keeps_mode: bool = False) -> None:
     try:
         with os.fdopen(opened, "wb") as file:
             file.write(data)
+            file.flush()
+            os.fsync(file.fileno())  # else a loss of power may leave the new name with no data
         if keeps_mode and path.exists():
             shutil.copymode(path, name)
         os.replace(name, path)
@@ -87,7 +89,10 @@ def append_line(path: Path, line: bytes, head: bytes = b"", most: int | None = N
         size = os.fstat(opened).st_size
         if size:  # a full disk or an editor may have left the last line without its end
             head = b"" if os.pread(opened, 1, size - 1) == b"\n" else b"\n"
-        if most is None or size + len(head + line) <= most:
-            os.write(opened, head + line)
+        data = head + line
+        if most is not None and size + len(data) > most:
+            return
+        if os.write(opened, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     finally:
         os.close(opened)

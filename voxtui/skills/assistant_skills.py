@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
     from voxtui.dialogue.data import ToolCall
+    from voxtui.skills.rules.intents import Question
 
 LOOK_SECONDS = 1.0
 """Interval at which the files are checked, because another voxtui may change them."""
@@ -74,8 +74,8 @@ class AssistantSkills:
         self.now = now
         self._make_tools = make_tools
         self._resources = resources or ExitStack()
-        self._retry = ""
-        """the request that the user's next words complete"""
+        self._asked: Question | None = None
+        """the question that the user's next words answer"""
         self._lock: BaseFileLock | None = None
         """the lock of the one process that rings, if this one has it"""
         self._entries = Entries()
@@ -136,20 +136,19 @@ class AssistantSkills:
 
     def _call(self, arguments: str, cancelled: threading.Event) -> ToolResult:
         words = msgspec.json.decode(arguments, type=_Words).request
-        answer = self._answer(SkillRequest(words))
-        said = answer.text if isinstance(answer, SkillAnswer) else answer
-        if not isinstance(said, str):
+        answer = self.answer(SkillRequest(words))
+        if not isinstance(answer, SkillAnswer):
             raise InputError("I did not understand that. Please say it in other words.")
-        return ToolResult("", said)
+        return ToolResult("", answer.text)
 
     def _answer(self, request: SkillRequest) -> SkillAnswer | ToolCall | str | None:
-        from voxtui.skills.requests import acts, carry_out
+        from voxtui.skills.requests import acts, carry_out, completed
         from voxtui.skills.rules.about_itself import about_itself
         from voxtui.skills.rules.intents import Do, Fact, Question
         from voxtui.skills.rules.timer_words import ringing_orders
         from voxtui.skills.rules.understand import understand
 
-        retry, self._retry = self._retry, ""
+        asked, self._asked = self._asked, None
         words, now = request.words, self.now()
         orders = ringing_orders(words)
         if (obeyed := self._obey(orders)) is not None:
@@ -165,11 +164,10 @@ class AssistantSkills:
             itself := about_itself(words, request.sends_to, request.config)
         ):
             return itself
-        meaning = understand(words, now, request.past)
+        plain = meaning = understand(words, now, request.past)
         # "Five minute timer" sets a timer, but not in answer to "Which one?"
-        if retry and (meaning is None or getattr(meaning, "do", None) is Do.START):
-            said = re.sub(r"(?i) (?:one|timer|alarm|reminder)$", "", words.strip(" .?!"))
-            meaning = understand(retry.replace("{}", said, 1), now) or meaning
+        if asked and (plain is None or getattr(plain, "do", None) is Do.START):
+            meaning = completed(asked, words, now) or plain
         match meaning:
             case None:
                 return None
@@ -187,7 +185,9 @@ class AssistantSkills:
                 finally:
                     self._changed.set()
         if isinstance(said, Question):
-            self._retry = said.retry
+            if plain is None and said.sentence.startswith("There is no"):
+                return None  # the words were no answer
+            self._asked = said if said.retry else None
             return said.sentence
         return f"{said} {_RINGS_IF_OPEN}" if self._unheard(said) else said
 

@@ -74,10 +74,8 @@ class TimerAlarm:
 
     def just_rang(self, now: datetime, seconds: float = JUST_NOW_SECONDS) -> bool:
         """Return True if something rings, or was stopped less than `seconds` ago."""
-        if self.entries:
-            return True
         at = self._stopped_at
-        return at is not None and now - at < timedelta(seconds=seconds)
+        return bool(self.entries or (at and now - at < timedelta(seconds=seconds)))
 
     def step(self, now: datetime) -> tuple[datetime, Step] | None:
         """Return the next step of the schedule and its time, once, if it is due."""

@@ -256,10 +256,7 @@ class Conversations:
             database.execute("INSERT INTO words (words) VALUES ('optimize')")
 
     def forget_all(self) -> None:
-        """Erase every conversation, and overwrite the words in the file.
-
-        The file of voxtui 0.1.0 is erased as well, because its conversation was imported.
-        """
+        """Erase every conversation, also that of voxtui 0.1.0, and overwrite the words."""
         try:
             self._old_file.unlink(missing_ok=True)
         except OSError as error:
@@ -280,13 +277,21 @@ class Conversations:
 
     @property
     def _is_empty(self) -> bool:
-        """True before the first exchange is written, also while another thread creates the file."""
+        """True before the first exchange is written, also while another thread creates the file.
+
+        Imports what voxtui 0.1.0 stored.
+        """
         try:
-            return self.file.stat().st_size == 0
+            if self.file.stat().st_size:
+                return False
         except (FileNotFoundError, NotADirectoryError):
-            return True
+            pass
         except OSError as error:
             raise InputError(f"{self.file}: {error.strerror or error}.") from error
+        if not self._old_file.exists():
+            return True
+        with self._opened(writes=True):
+            return False
 
     @contextmanager
     def _opened(self, writes: bool = False) -> Generator[sqlite3.Connection]:
@@ -309,10 +314,12 @@ class Conversations:
                 database.execute("PRAGMA secure_delete = ON")
                 if writes:
                     database.execute("BEGIN IMMEDIATE")
-                self._check_version(database, writes)
+                imported = self._check_version(database, writes)
                 yield database
                 if writes:
                     database.execute("COMMIT")
+                if imported:
+                    self._old_file.unlink(missing_ok=True)
         except sqlite3.Error as error:
             raise InputError(f"{self.file}: {_reason(error)}") from error
         except (UnicodeDecodeError, msgspec.ValidationError) as error:
@@ -322,7 +329,8 @@ class Conversations:
         except OSError as error:
             raise InputError(f"{self.file}: {error.strerror or error}.") from error
 
-    def _check_version(self, database: sqlite3.Connection, writes: bool) -> None:
+    def _check_version(self, database: sqlite3.Connection, writes: bool) -> bool:
+        """Create the tables of a new file. Return True if a conversation was imported."""
         version = database.execute("PRAGMA user_version").fetchone()[0]
         if version > VERSION:
             raise InputError(
@@ -337,10 +345,11 @@ class Conversations:
                     database.execute(statement)
                     statement = ""
             database.execute(f"PRAGMA user_version = {VERSION}")
-            self._take_over(database)
+            return self._take_over(database)
+        return False
 
-    def _take_over(self, database: sqlite3.Connection) -> None:
-        """Import the conversation that voxtui 0.1.0 stored."""
+    def _take_over(self, database: sqlite3.Connection) -> bool:
+        """Import the conversation that voxtui 0.1.0 stored, if it did."""
         old = self._old_file
         with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
             exchanges = msgspec.json.decode(read_file(old, 4 << 20), type=list[Exchange])
@@ -351,6 +360,8 @@ class Conversations:
             for exchange in exchanges:
                 _add(database, conversation, msgspec.structs.replace(exchange, at=at))
             _describe(database, conversation)
+            return True
+        return False
 
 
 def as_markdown(summary: Summary, exchanges: Sequence[Exchange]) -> str:

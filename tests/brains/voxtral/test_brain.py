@@ -30,6 +30,7 @@ from tests.brains.voxtral.turns import (
 from tests.fakes import SECONDS, Flag
 from voxtui.brains.voxtral.audio_encoder import AudioTower
 from voxtui.brains.voxtral.brain import SHARE, VoxtralBrain
+from voxtui.brains.voxtral.cuda_errors import sentence_of
 from voxtui.brains.voxtral.generate import ReplyGenerator, Sampler
 from voxtui.brains.voxtral.model_thread import report_while
 from voxtui.brains.voxtral.prompt import (
@@ -606,6 +607,12 @@ def test_a_failure_ends_the_turn_and_a_second_one_in_a_row_the_model(
                 answered(brain, (), utterance(1.0))
     finally:
         brain.close()
+
+
+def test_memory_that_runs_out_on_the_cpu_is_one_sentence() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 46)
+    assert sentence_of(caught.value) == "Too little memory for this turn."
 
 
 def test_a_cache_that_grew_is_emptied_too() -> None:

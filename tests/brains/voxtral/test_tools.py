@@ -149,6 +149,15 @@ def test_the_ids_are_those_of_mistral_common_with_sound_over_several_turns(
     assert token_ids(ours) == theirs(mistral, [*told, *called(RAIN)], *offered)
 
 
+@pytest.mark.parametrize(
+    "arguments", ['{"place": ', "[" * 100_000], ids=["cut off", "nested too deeply"]
+)
+def test_arguments_that_are_no_json_reach_the_model_as_they_are(arguments: str) -> None:
+    past = [PromptTurn("rain?", (), calls=(FinishedCall(ToolCall("weather", arguments), "no"),))]
+    ids = chat(lambda text: [*map(ord, text)], "", past, "sure?")
+    assert json.dumps(arguments) in "".join(map(chr, ids))
+
+
 def test_turns_with_tools_equal_generate_and_the_list_is_read_while_the_key_is_held(
     brain: VoxtralBrain, oracle: Oracle
 ) -> None:

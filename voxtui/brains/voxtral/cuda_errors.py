@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from pathlib import Path
 
 from voxtui.errors import ModelError, first_line
 from voxtui.models.cuda import VOXTRAL_MEMORY
 from voxtui.settings.paths import user_folders
+
+CPU_ALLOCATOR = "DefaultCPUAllocator"
+"""A word of torch's error when memory runs out: the words after it differ between systems."""
 
 TRY_AGAIN = "To try it again: voxtui doctor gpu"
 
@@ -20,7 +24,7 @@ def sentence_of(error: Exception) -> str | None:
             return "Voxtral failed: its output is not a number."
         case PromptTooLong():
             return "The utterance is too long for Voxtral."
-        case RuntimeError() if "not enough memory" in str(error):
+        case RuntimeError() if CPU_ALLOCATOR in str(error):
             return "Too little memory for this turn."
         case RuntimeError() if is_full(error):
             return "Too little GPU memory for this turn."
@@ -41,7 +45,7 @@ def is_full(error: Exception) -> bool:
     """Return True if the device ran out of memory. CUDA's libraries use different messages."""
     import torch
 
-    words = ("out of memory", "ALLOC_FAILED")
+    words = ("out of memory", "ALLOC_FAILED", CPU_ALLOCATOR)
     return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
 
 
@@ -70,16 +74,18 @@ def weights_unusable(directory: Path, error: Exception) -> ModelError:
 
 
 def too_little_memory(device: str, memory: float) -> ModelError:
-    """Return the error for a model that does not fit on `device` with `memory` bytes."""
+    """Return the error for a model that does not fit on `device`, a GPU with `memory` bytes.
+
+    `memory` is infinite for the CPU.
+    """
     if memory < VOXTRAL_MEMORY:
         return ModelError(
             f"Voxtral needs {VOXTRAL_MEMORY / 1e9:g} GB of GPU memory; {device} has "
             f"{memory / 1e9:.1f} GB.",
             'Set brain.name = "embedded", or a server that has it.',
         )
-    return ModelError(
-        f"Too little free memory on {device} for Voxtral.", "`nvidia-smi` shows what uses it."
-    )
+    what_uses_it = "`nvidia-smi` shows what uses it." if memory < math.inf else ""
+    return ModelError(f"Too little free memory on {device} for Voxtral.", what_uses_it)
 
 
 def marker() -> Path:

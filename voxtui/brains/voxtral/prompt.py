@@ -147,8 +147,12 @@ def _called(calls: Iterable[FinishedCall]) -> list[str | Iterable[int]]:
     for number, finished in enumerate(calls):
         call = finished.call
         name = call.id if re.fullmatch(r"[a-zA-Z0-9]{9}", call.id) else f"{number:09}"
-        written = {"name": call.name, "arguments": json.loads(call.arguments), "id": name}
-        parts += [[TOOL_CALLS], _json([written]), [EOS]]
+        try:
+            arguments = json.loads(call.arguments)
+        except (ValueError, RecursionError):  # a client may send back what its model wrote
+            arguments = call.arguments
+        written = _json([{"name": call.name, "arguments": arguments, "id": name}])
+        parts += [[TOOL_CALLS], written, [EOS]]
         parts += [[TOOL_RESULTS], name, [TOOL_CONTENT], finished.result, [END_TOOL_RESULTS]]
     return parts
 

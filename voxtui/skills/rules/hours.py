@@ -33,21 +33,19 @@ class _Moment:
 
 def read_moment(text: str, now: datetime) -> datetime:
     """Return the local moment of a `bare_when` of the forms. Raises Ambiguous with a question."""
-    wanted, after_days, position = _Moment(), False, 0
+    wanted, position = _Moment(), 0
     while position < len(text):
         piece = _PIECE.match(text, position)
-        if piece is None:
-            raise Ambiguous("When?")
-        position = piece.end() + 1
-        if piece["later"] or (after_days and (piece["span"] or piece["day"])):
+        if piece is None or piece["later"]:
             raise Ambiguous("When exactly?")
+        position, day, hour = piece.end() + 1, wanted.day, wanted.hour
         if piece["span"]:
             moment = _after(piece["span"], now)
-            if position >= len(text):
+            if piece[0] == text:
                 return moment
             if seconds_in(piece["span"]) % 86_400:
                 raise Ambiguous("When exactly?")
-            wanted, after_days = _Moment(moment.date()), True  # `in 2 days at 9`
+            wanted.day = moment.date()  # `in 2 days at 9`
         elif piece["day"]:
             wanted.day = read_day(re.sub(r"(?i)^on ", "", piece["day"]), now.date())
             if wanted.day is None:
@@ -55,10 +53,13 @@ def read_moment(text: str, now: datetime) -> datetime:
             if wanted.day < now.date():
                 raise Ambiguous("That time has passed. When?")
         elif piece["part"]:
-            *before, wanted.part = piece["part"].lower().split()
-            wanted.day = now.date() if "this" in before else wanted.day
+            this, _, wanted.part = piece["part"].lower().rpartition(" ")
+            wanted.day = now.date() if this == "this" else wanted.day
         else:
             _read_clock(re.sub(r"^(at|by) ", "", piece["clock"].lower()), wanted)
+        days = day and wanted.day and day.weekday() != wanted.day.weekday()
+        if days or (hour is not None and hour % 12 != (wanted.hour or 0) % 12):
+            raise Ambiguous("When exactly?")  # `tomorrow in 2 days`, not `Friday December 11th`
     return _resolve(wanted, now)
 
 

@@ -61,9 +61,7 @@ def _tool(allowed: AllowedTool, server: McpServer, connections: McpServers) -> T
         _line(allowed.tool.description) or allowed.tool.name.replace("_", " "),
         partial(connections.call, allowed),
         allowed.tool.schema,
-        tuple(
-            (example.say, json.dumps(example.arguments, ensure_ascii=False)) for example in examples
-        ),
+        tuple((example.say, _arguments(example)) for example in examples),
         (_trigger(allowed.tool.name, examples),),
         acts=not (allowed.always and allowed.tool.read_only),
         trusted=allowed.always,
@@ -71,6 +69,11 @@ def _tool(allowed: AllowedTool, server: McpServer, connections: McpServers) -> T
         timeout_s=CONNECT_SECONDS + CALL_SECONDS + 1,  # after the limits that have a sentence
         bridge="One moment.",
     )
+
+
+def _arguments(example: McpExample) -> str:
+    # `str` for the dates and times of TOML
+    return json.dumps(example.arguments, ensure_ascii=False, default=str)
 
 
 def _line(description: str) -> str:
@@ -87,7 +90,7 @@ def _trigger(name: str, examples: Sequence[McpExample]) -> str:
         word
         for example in examples
         for word in re.findall(r"[^\W\d_]{3,}", example.say.lower())
-        if word not in json.dumps(example.arguments, ensure_ascii=False).lower()
+        if word not in _arguments(example).lower()
     }
     telling = (words | said) - _SAY_NOTHING or words
     return rf"\b(?:{'|'.join(sorted(map(stem, telling)))})"
