@@ -254,6 +254,8 @@ def test_the_name_of_a_clip_gives_the_terminal_no_command(ask):
         "Nothing was heard in ]0;none.wav.",
         "]0;one.wav: Out of memory.",
     ]
+    answered = ask("\x1b]0;one.wav\x07", "--json")
+    assert json.loads(answered.stdout)["clip"] == "]0;one.wav"
     with pytest.raises(InputError, match=r"^\]0;two.wav: there is no such file.$"):
         ask("\x1b]0;two.wav\x07")
 

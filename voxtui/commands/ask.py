@@ -23,7 +23,7 @@ from voxtui.dialogue.engine_commands import Attach, NewConversation
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Speaker
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Timestamps, Turn
-from voxtui.errors import InputError, one_line, strip_control_characters
+from voxtui.errors import InputError, strip_control_characters
 from voxtui.session.tool_lines import call_line
 from voxtui.session.user_session import MakeEngine
 from voxtui.settings.schema import AudioConfig, Config, SessionConfig
@@ -205,7 +205,7 @@ def _report(turn: Turn, options: AskOptions) -> None:
         click.echo(json.dumps(turn.as_json(), ensure_ascii=False))
     elif turn.reply:
         click.echo()
-    clip = one_line(turn.clip) if turn.clip else "The question"
+    clip = turn.clip or "The question"
     if turn.outcome is Outcome.NO_SPEECH and not (options.as_json or options.quiet):
         click.echo(f"Nothing was heard in {clip}.", err=True)
     elif turn.outcome is Outcome.ANSWERED and not turn.reply.strip():
