@@ -111,7 +111,7 @@ def test_what_prints_no_json_refuses_json(voxtui):
     for order in (("--export", "1"), ("--delete", "1"), ("--forget-all",)):
         ran = voxtui("history", "--json", *order)
         assert (ran.returncode, ran.stdout) == (2, "")
-        assert "--json is for the list." in ran.stderr
+        assert "Give WORDS and --json, or --export, " in ran.stderr
 
 
 @pytest.mark.parametrize("arguments", [("nonsense",), ("ask",), ("--nonsense",), ("models", "x")])
