@@ -184,7 +184,7 @@ class VoxtralBrain:
         self.tekken, self.transcriber = loaded.tekken, loaded.transcriber
         self._device, self._on_gpu = loaded.device, loaded.on_gpu
         self._plain = loaded.generator
-        self._conversation = PromptHistory(loaded.tekken, self.instruction)
+        self._conversation = PromptHistory(loaded.tekken, self.instruction, self._notify)
         self._loaded = True
 
     def _try_fast_path(self, stopping: Flag) -> None:
