@@ -379,6 +379,10 @@ class VoxtralBrain:
             never_free((self._plain, self.fast_path, self.transcriber))
         self.fast_path = None
         del self._plain, self.transcriber, self._conversation
+        if self._on_gpu and not self.thread.lost:
+            import torch
+
+            torch.cuda.empty_cache()  # so that the next brain finds the memory free
 
     # On the model's thread.
 
