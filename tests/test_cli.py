@@ -19,7 +19,7 @@ import soundfile
 from tests.deadline import SECONDS
 from tests.virtual_audio import VirtualAudio, missing
 from voxtui.audio.silero import PySilero, TorchSilero
-from voxtui.cli import main
+from voxtui.cli import main, open_screen
 from voxtui.models import cuda
 from voxtui.models.catalogue import CHAT_MODELS
 from voxtui.settings.paths import user_folders
@@ -446,6 +446,28 @@ def test_words_in_quotes_open_the_screen_with_them(voxtui, monkeypatch):
     monkeypatch.setattr("voxtui.cli.open_screen", lambda _, *rest: opened.append(rest) or 0)
     voxtui("--continue", "what changed?")
     assert opened == [((), True, "what changed?")]
+
+
+@pytest.mark.parametrize("files", [(), (Path("-"),)])
+def test_a_pipe_is_attached_once_and_keys_come_from_the_terminal(monkeypatch, tmp_path, files):
+    attached, here = [], tmp_path / "stdin"
+    here.write_text("a text")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("voxtui.terminal.capabilities.can_show_screen", lambda: True)
+    monkeypatch.setattr("voxtui.terminal.text_input.take_keys_from_terminal", lambda: None)
+    monkeypatch.setattr(
+        "voxtui.ui.ui_command.run", lambda config, texts, *_: attached.extend(texts) or 0
+    )
+    with here.open() as file:
+        kept = os.dup(0)
+        os.dup2(file.fileno(), 0)
+        try:
+            assert open_screen(Config(), files) == 0
+        finally:
+            os.dup2(kept, 0)
+            os.close(kept)
+    assert [given.text for given in attached] == ["a text"]
 
 
 def test_words_in_quotes_are_for_the_screen_and_stand_alone(voxtui):

@@ -112,6 +112,16 @@ def test_stats_judge_typed_turns_apart(stats):
     assert "embedded, typed: 1 answered" in stats().stdout
 
 
+def test_the_wait_for_a_key_is_no_latency(stats):
+    marks = {"speech_ended": -0.2, "released": 0.0, "confirmed": 9.0}
+    keep(20, marks=marks | {"first_token": 9.1, "last_token": 9.2})
+    keep(20)
+    groups = json.loads(stats("--json").stdout)["groups"]
+    assert [group["turns"] for group in groups] == [2, 2]
+    assert [group["headlines"]["ttft"]["released"]["max"] for group in groups] == [100, 100]
+    assert "2026-11-20     2 ✓   100" in stats().stdout
+
+
 def test_stats_have_no_speed_of_drafted_tokens(stats):
     keep(20, tokens=40, drafted=40)
     keep(20, tokens=40)  # of a version that did not count them

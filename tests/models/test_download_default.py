@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import pytest
 
@@ -17,14 +17,14 @@ from tests.models.tiny_model import CONTENT, PARTS, TINY
 from tests.package_index import PackageIndex
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.commands.models_command import fetch, list_models
-from voxtui.errors import ModelError
+from voxtui.errors import InputError, ModelError
 from voxtui.models import hub as hub_module
 from voxtui.models.catalogue import CHAT_MODELS, GENERAL, PACKAGED, Model
 from voxtui.models.download import download
 from voxtui.models.installed import chat_model_name, model_file
 from voxtui.models.packages import Packages
 from voxtui.models.store import Report, partial_path
-from voxtui.settings.schema import AUTO, BrainConfig, Config, EmbeddedBrainConfig
+from voxtui.settings.schema import AUTO, BrainConfig, Config, EmbeddedBrainConfig, VoiceConfig
 
 pytestmark = pytest.mark.usefixtures("empty_store")
 
@@ -205,6 +205,32 @@ def test_a_file_of_either_is_copied_and_either_is_kept(
     assert model_file(AUTO).read_bytes() == content
     assert [listed.name for listed in list_models(Config()) if listed.needed] == [name]
     assert hub.requests == []
+
+
+@pytest.mark.parametrize(
+    ("brain", "engine", "needed"),
+    [
+        (BrainConfig(name="voxtral"), "kokoro", ["voxtral", "kokoro"]),
+        (BrainConfig(name="remote", language="de"), "none", []),
+        (BrainConfig(name="embedded", language="de"), "auto", [PACKAGED, "whisper-base"]),
+    ],
+)
+@pytest.mark.usefixtures("hub")
+def test_what_is_needed_follows_the_brain_and_the_voice(
+    brain: BrainConfig, engine: Literal["auto", "kokoro", "none"], needed: list[str]
+) -> None:
+    config = Config(brain=brain, voice=VoiceConfig(engine=engine))
+    assert [listed.name for listed in list_models(config) if listed.needed] == needed
+
+
+def test_voxtral_and_the_english_kokoro_are_fetched_where_the_settings_name_no_other(
+    hub: PackageIndex,
+) -> None:
+    with pytest.raises(InputError, match="voxtral can be downloaded from the hub only"):
+        fetch(Config(brain=BrainConfig(name="voxtral")), None, "packages", None)
+    with pytest.raises(ModelError, match=r"hexgrad/Kokoro"):
+        fetch(Config(brain=BrainConfig(language="de")), "kokoro", "auto", None)
+    assert any("Kokoro" in path for path in hub.paths("/"))
 
 
 @pytest.mark.usefixtures("packages_at_once")

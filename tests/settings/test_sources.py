@@ -211,6 +211,10 @@ def test_a_value_is_toml_or_bare_text(option, key, value):
 # Errors.
 
 
+SAID, RUN = "sentence = 'lamp'\n", "run = ['true']\n"
+EXAMPLE = "docs/tools.md shows an example."
+
+
 @pytest.mark.parametrize(
     ("file", "sentence"),
     [
@@ -302,6 +306,29 @@ def test_a_value_is_toml_or_bare_text(option, key, value):
         (
             '[[tools.command]]\nname = "lamp"\nsentence = "lamp"\nrun = ["echo", "{output}"]',
             "tools.command[0]: lamp: there is no argument output. docs/tools.md shows an example.",
+        ),
+        *(
+            (f'[[tools.command]]\nname = "lamp"\n{more}', f"tools.command[0].{sentence}. {EXAMPLE}")
+            for more, sentence in (
+                (f"{SAID}run = []", "run: must not be empty"),
+                (f"{RUN}sentence = ''", "sentence: must not be empty"),
+                (f"{RUN}sentence = '{'l' * 201}'", "sentence: must have at most 200 characters"),
+                (f"{SAID}{RUN}timeout_s = 121", "timeout_s: must be at most 120.0"),
+                (f"{SAID}{RUN}timeout_s = 0", "timeout_s: must be above 0.0"),
+                (f"{SAID}{RUN}ask = 1", "ask: has a value of the wrong type"),
+                (
+                    f"{SAID}{RUN}arguments.x = 'y'",
+                    'arguments[...]: must be a list, "integer" or "text"',
+                ),
+            )
+        ),
+        *(
+            (
+                f"[vad]\nname = '{name}'",
+                f'vad.name = "{name}": must be words of the letters a to z, '
+                "of at most 40 characters.",
+            )
+            for name in ("Hey 2", "a" * 41)
         ),
         (
             '[[mcp.server]]\nname = "time"\ncommand = "x"\nargs = "y"',

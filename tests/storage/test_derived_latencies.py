@@ -103,9 +103,10 @@ def test_the_window_keeps_the_last_turns():
     assert percentile(TTFT.values(session.warm), 95) == pytest.approx(29)
 
 
-def test_a_turn_without_a_first_token_does_not_count():
+def test_a_turn_without_a_first_token_or_with_the_wait_for_a_key_does_not_count():
     session = SessionTimes()
     session.add(turn(1, released=0.0, captured=0.1))
+    session.add(turn(2, released=0.0, confirmed=9.0, first_token=9.1))
     assert not session.all
     assert percentile(TTFT.values(session.all), 50) is None
 

@@ -212,5 +212,6 @@ def test_the_list_says_what_needs_a_key_and_what_is_not_allowed(tmp_path, monkey
         invoke("tools", "forbid", "time", "get")
     assert "No tool of time is allowed." in invoke("tools", "forbid", "time").stdout
     assert read_approvals(approvals_file()) == ()
-    with pytest.raises(InputError, match="no MCP server cheese in your configuration: time"):
-        invoke("tools", "allow", "cheese", "--config", str(file))
+    for order in ("allow", "forbid"):
+        with pytest.raises(InputError, match="no MCP server cheese in your configuration: time"):
+            invoke("tools", order, "cheese", "--config", str(file))

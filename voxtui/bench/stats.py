@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from voxtui.bench.tables import headline_lines, headlines_json, judge, number, outcomes_line
-from voxtui.dialogue.timestamps import Turn
+from voxtui.dialogue.timestamps import Milestone, Turn
 from voxtui.settings.schema import Config, Targets, TargetsConfig
 from voxtui.storage.derived_latencies import TIMES, Headline, spread
 from voxtui.storage.metrics_files import MetricsLine, Past, metrics_folder, read
@@ -32,6 +32,12 @@ class Group:
     @property
     def kind(self) -> tuple[str, str, bool]:
         return self.brain, self.path, self.typed
+
+    @property
+    def timed(self) -> Sequence[Turn]:
+        """The turns without those that waited for a person's key, which no brain can hasten."""
+        turns = (line.turn for line in self.lines)
+        return [turn for turn in turns if Milestone.CONFIRMED not in turn.timestamps]
 
 
 def groups(lines: Sequence[MetricsLine]) -> list[Group]:
@@ -79,7 +85,7 @@ def _report(past: Past, path: Path, targets: TargetsConfig) -> list[str]:
             lines += [
                 "",
                 _title(group),
-                *headline_lines([line.turn for line in group.lines], own),
+                *headline_lines(group.timed, own),
                 "",
                 *_daily(days, own),
             ]
@@ -101,9 +107,9 @@ def _daily(days: Sequence[Group], targets: Targets) -> list[str]:
     heads = f"   {'p50':>5} {'p95':>5} {'p99':>5}" * len(TIMES)
     lines = [f"{'':16}{names}".rstrip(), f"{'ms':<10} {'turns':>5}{heads}"]
     for group in days:
-        turns = [line.turn for line in group.lines]
+        turns = group.timed
         cells = "".join(_cell(turns, headline, targets) for headline in TIMES)
-        lines.append(f"{group.day} {len(turns):>5}{cells}")
+        lines.append(f"{group.day} {len(group.lines):>5}{cells}")
     return lines
 
 
@@ -130,13 +136,12 @@ def _json(past: Past, path: Path, targets: TargetsConfig) -> dict[str, Any]:
 
 
 def _group_json(group: Group, targets: TargetsConfig) -> dict[str, Any]:
-    turns = [line.turn for line in group.lines]
     return {
         "brain": group.brain,
         "path": group.path,
         "typed": group.typed,
         "day": group.day.isoformat() if group.day else None,
-        "turns": len(turns),
-        "outcomes": Counter(turn.outcome.value for turn in turns),
-        "headlines": headlines_json(turns, _targets(group, targets)),
+        "turns": len(group.lines),
+        "outcomes": Counter(line.outcome.value for line in group.lines),
+        "headlines": headlines_json(group.timed, _targets(group, targets)),
     }

@@ -118,9 +118,10 @@ def open_screen(
         )
     from voxtui.terminal.text_input import STDIN, read_attachment, take_keys_from_terminal
 
-    attachments = [read_attachment(file) for file in files]
-    if not sys.stdin.isatty():
-        attachments.append(read_attachment(STDIN))
+    piped = not sys.stdin.isatty()
+    texts = dict.fromkeys((*files, *[STDIN] * piped))  # `-f -` names stdin, which is read once
+    attachments = [read_attachment(file) for file in texts]
+    if piped:
         take_keys_from_terminal()
     from voxtui.ui.driver import gc_tuning
 

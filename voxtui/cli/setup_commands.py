@@ -197,7 +197,7 @@ def allow(options: CommonOptions, server: str, names: tuple[str, ...], always: b
 @global_options
 def forbid(options: CommonOptions, server: str, names: tuple[str, ...]) -> None:
     """Forbid these tools of SERVER; without names, all of them."""
-    options.load()
+    config = options.load().config
     from voxtui.commands.tools_command import forbid as forbid_tools
 
-    forbid_tools(server, names)
+    forbid_tools(config, server, names)

@@ -43,15 +43,17 @@ def show_models(config: Config, as_json: bool = False) -> None:
 
 def list_models(config: Config) -> Iterator[Listed]:
     chosen = installed.chat_model_name(config.brain.embedded.model)
-    needed = {chosen}
+    needed = {config.brain.name, config.voice.engine}  # `voxtral` and `kokoro` name models, too
     if config.voice.engine in ("auto", "embedded"):
         needed.add(config.voice.name)
-    if config.brain.language not in ("", "en") and config.brain.name in ("auto", "embedded"):
-        needed.add(catalogue.WHISPER.name)
+    if config.brain.name in ("auto", "embedded"):
+        needed |= (
+            {chosen} if config.brain.language in ("", "en") else {chosen, catalogue.WHISPER.name}
+        )
     for name in catalogue.CHAT_MODELS:
         yield _listed(*_named(config, name), needed)
     if chosen not in catalogue.CHAT_MODELS:
-        yield Listed(chosen, True, chosen, note="a file of your own")
+        yield Listed(chosen, chosen in needed, chosen, note="a file of your own")
     for name in (*catalogue.SPEECH_MODELS, "voxtral", "kokoro"):
         yield _listed(*_named(config, name), needed)
 
@@ -60,7 +62,7 @@ def _listed(
     model: catalogue.Model | Path, find: Callable[[], Path], needed: Container[str]
 ) -> Listed:
     if isinstance(model, Path):
-        return Listed(str(model), False, str(model), note="a directory of your own")
+        return Listed(str(model), "voxtral" in needed, str(model), note="a directory of your own")
     path, problem = None, ""
     try:
         path = str(find())
@@ -73,10 +75,10 @@ def _listed(
 
 
 def _row(model: Listed) -> str:
-    if model.size is None:
-        return f"{model.name}: {'needed' if model.needed else 'for voxtral'}, {model.note}"
-    where = f"here: {model.path}" if model.path else model.problem or "not here"
     needed = "needed, " if model.needed else ""
+    if model.size is None:
+        return f"{model.name}: {needed}{model.note}"
+    where = f"here: {model.path}" if model.path else model.problem or "not here"
     size = f"{model.size / 1e9:5.2f} GB" if model.size > 1e8 else f"{model.size / 1e6:5.0f} MB"
     return (
         f"{model.name:<26} {size}  {model.licence:<12} {needed}{where}\n"
@@ -98,7 +100,9 @@ def fetch(
     file: Path | None,
     language: str = "",
 ) -> None:
-    """Download the model `name`, or the chat model of `config`; Kokoro's voice for `language`."""
+    """Download the model `name`, or that of `config`; Kokoro's voice for `language`."""
+    if name is None and config.brain.name == "voxtral":
+        name = "voxtral"
     if language and name != "kokoro":
         raise InputError(
             "--language belongs to kokoro: `voxtui models fetch kokoro --language fr`."
@@ -111,7 +115,8 @@ def fetch(
             "For your own files set brain.voxtral.model or voice.kokoro.",
         )
     chosen = name or config.brain.embedded.model
-    model, find = _named(config, name, language or config.brain.language or "en")
+    own = config.brain.language if config.brain.language in catalogue.KOKORO_VOICES else "en"
+    model, find = _named(config, name, language or own)
     if chosen != AUTO and isinstance(model, catalogue.Model) and source not in model.sources:
         place = "on no hub" if source == "hub" else "in no package"
         raise InputError(f"{model.name} is {place}.", f"Leave out `--source {source}`.")

@@ -105,10 +105,12 @@ def allow(config: Config, name: str, tools: Sequence[str], always: bool) -> None
         )
 
 
-def forbid(name: str, tools: Sequence[str]) -> None:
+def forbid(config: Config, name: str, tools: Sequence[str]) -> None:
     """Remove approvals of the server `name`. Raises InputError."""
     before = read_approvals(approvals_file())
     mine = [old for old in before if old.server == name]
+    if not mine:
+        _configured(config, name)
     if unknown := [tool for tool in tools if tool not in {old.tool.name for old in mine}]:
         raise InputError(f"{name}: {', '.join(unknown)} was not allowed.")
     current = [old for old in mine if tools and old.tool.name not in tools]

@@ -45,6 +45,13 @@ PLAIN = (
      r"must be a letter and then at most \1 letters, digits and _, all in lower case"),
     ("Expected `str`, got `.*`", "must be text"),
     ("Expected `array`, got `.*`", "must be a list"),
+    (r"Expected `str \| array`, got .*|Invalid enum value .*",
+     'must be a list, "integer" or "text"'),
+    ("Expected `.*`, got `.*`", "has a value of the wrong type"),
+    ("Expected `.*` of length >= 1", "must not be empty"),
+    ("Expected `str` of length <= (.*)", r"must have at most \1 characters"),
+    ("Expected `float` > (.*)", r"must be above \1"),
+    ("Expected `float` <= (.*)", r"must be at most \1"),
     ("Object contains unknown field `(.*)`", r"unknown key \1"),
     ("Object missing required field `(.*)`", r"\1 is missing"),
 )  # fmt: skip
@@ -271,6 +278,10 @@ def _requirement(kind: inspect.Type) -> str:
         case inspect.BoolType():
             return "must be true or false"
         case inspect.StrType():
+            if kind.pattern:
+                return (
+                    f"must be words of the letters a to z, of at most {kind.max_length} characters"
+                )
             return "must be text" + ", and not empty" * bool(kind.min_length)
         case inspect.IntType() | inspect.FloatType():
             limits = {"above": kind.gt, "at least": kind.ge, "below": kind.lt, "at most": kind.le}

@@ -11,7 +11,7 @@ import pytest
 from tests.brains.conftest import small
 from voxtui.brains.embedded import prefix_files
 from voxtui.brains.embedded.chat_process import ASK, ChatRequest, Llama, Setup, chatml
-from voxtui.brains.embedded.prefix_files import prefix_file, remove_oldest
+from voxtui.brains.embedded.prefix_files import PrefixFile, prefix_file, remove_oldest
 from voxtui.models.installed import model_file
 
 EXAMPLES = [(f"What is {n} and {n}?", f"It is {2 * n}, I am sure of that.") for n in range(8)]
@@ -95,6 +95,12 @@ def test_without_a_private_directory_nothing_is_kept(kind: str, tmp_path: Path) 
         directory.chmod(0o777)
     assert prefix_file(Setup(weights, 512, "x", directory), "") is None
     assert prefix_file(Setup(weights, 512, "x", None), "") is None
+
+
+def test_a_directory_that_refuses_every_change_costs_only_the_file(tmp_path: Path) -> None:
+    """As a read-only file system does: it would end the process of the chat model."""
+    (tmp_path / "a file").touch()
+    PrefixFile(tmp_path / "a file", "key").save()
 
 
 def test_the_files_that_were_not_used_for_longest_are_deleted(

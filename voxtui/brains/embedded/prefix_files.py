@@ -50,16 +50,14 @@ class PrefixFile:
     def save(self, sequence: int = 0) -> None:
         """Write the state of a sequence. After a failure the next start evaluates again."""
         partial = self.directory / f"{self.key}.{os.getpid()}.partial"
-        try:
+        with suppress(OSError):
             os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
             saved = _ask("save", partial.name, sequence)
             if saved.get("n_written") == partial.stat().st_size:
                 partial.rename(self.directory / f"{self.key}-{_digest(partial)}.state")
                 remove_oldest(self.directory)
-        except OSError:
-            pass
-        finally:
-            partial.unlink(missing_ok=True)
+        with suppress(OSError):  # a read-only file system refuses to remove even what is not there
+            partial.unlink()
 
 
 def prefix_file(setup: Setup, cache_format: object) -> PrefixFile | None:
