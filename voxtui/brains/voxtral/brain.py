@@ -184,7 +184,7 @@ class VoxtralBrain:
         self.tekken, self.transcriber = loaded.tekken, loaded.transcriber
         self._device, self._on_gpu = loaded.device, loaded.on_gpu
         self._plain = loaded.generator
-        self._conversation = PromptHistory(loaded.tekken, self.instruction)
+        self._conversation = PromptHistory(loaded.tekken, self.instruction, self._notify)
         self._loaded = True
 
     def _try_fast_path(self, stopping: Flag) -> None:
@@ -379,6 +379,10 @@ class VoxtralBrain:
             never_free((self._plain, self.fast_path, self.transcriber))
         self.fast_path = None
         del self._plain, self.transcriber, self._conversation
+        if self._on_gpu and not self.thread.lost:
+            import torch
+
+            torch.cuda.empty_cache()  # so that the next brain finds the memory free
 
     # On the model's thread.
 

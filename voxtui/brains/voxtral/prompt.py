@@ -211,8 +211,9 @@ class PromptHistory:
     An utterance is always the same clip, so it is encoded once. Runs on the model's thread.
     """
 
-    def __init__(self, tekken: Tekken, instruction: str) -> None:
-        self._tekken, self._instruction = tekken, instruction
+    def __init__(self, tekken: Tekken, instruction: str, notify: Callable[[str], object]) -> None:
+        self._tekken, self._instruction, self._notify = tekken, instruction, notify
+        self._told = False
         self._numbers = itertools.count()
         self._clips: list[tuple[Utterance, PromptClip]] = []
 
@@ -224,7 +225,11 @@ class PromptHistory:
         longest: int,
         calls: Sequence[FinishedCall] = (),
     ) -> tuple[PromptIds, list[PromptClip]]:
-        """Return the prompt and its clips. Drops the oldest turns of a past that is too long."""
+        """Return the prompt and its clips. Drops the oldest turns of a past that is too long.
+
+        An attached text is dropped last, and the user is told.
+        """
+        past = list(past)
         system = self._instruction if options.instruction is None else options.instruction
         encode, tools = self._tekken.encode, offered(options)
         while True:
@@ -236,7 +241,12 @@ class PromptHistory:
             prompt = chat(encode, system, exchanges, now, options.clock, tools, calls)
             if len(prompt) <= longest or not past:
                 break
-            past = past[1:]
+            oldest = next((i for i, turn in enumerate(past) if not turn.attached), 0)
+            if past.pop(oldest).attached and not self._told:
+                self._told = True
+                self._notify(
+                    "Voxtral has no room for all attached texts, and leaves the oldest out."
+                )
         clips = [s for s in (*(e.user_input for e in exchanges), now) if isinstance(s, PromptClip)]
         numbers = {clip.number for clip in clips}
         self._clips = [(whose, clip) for whose, clip in self._clips if clip.number in numbers]

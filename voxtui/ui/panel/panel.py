@@ -115,9 +115,9 @@ class LatencyPanel(Container):
         self._selected = turn
         self._show()
 
-    def forget(self) -> None:
-        """Show no turn until the next one."""
-        self._live = self._finished = NO_TURN
+    def recall(self, turn: Turn = NO_TURN) -> None:
+        """Show `turn`, or none, until the next one."""
+        self._live = self._finished = turn
         self._show()
 
     def models_loaded(self) -> None:
