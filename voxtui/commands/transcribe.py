@@ -27,7 +27,9 @@ from voxtui.settings.files import file_errors
 from voxtui.settings.schema import Config, VadConfig
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.text_input import STDIN
-from voxtui.wiring import Recognise, build_detector, recogniser
+from voxtui.wiring import build_detector, recogniser
+
+Recognise = Callable[[Samples], str]
 
 BLOCK_BYTES = 1 << 20
 
