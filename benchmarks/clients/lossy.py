@@ -31,9 +31,8 @@ from av import AudioFrame
 from benchmarks.accuracy import questions
 from benchmarks.serve.process import ON_LOOPBACK, Server, started
 from benchmarks.word_errors import word_errors
-from voxtui.audio.pcm import as_pcm
 from voxtui.audio.resampling import resample
-from voxtui.dialogue.data import SAMPLE_RATE
+from voxtui.dialogue.data import SAMPLE_RATE, as_pcm
 from voxtui.serve.realtime.calls import CALLS_PATH
 from voxtui.serve.realtime.webrtc import CHANNEL, FRAME_SAMPLES, TRACK_RATE, offer_only
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx2
 import numpy as np
@@ -97,6 +99,13 @@ def serving(
             server.should_exit = True
             thread.join(PATIENCE)
     assert not thread.is_alive()
+
+
+def documented(endpoint: str) -> list[set[str]]:
+    """Return the fields that docs/serve.md names as obeyed, without effect and refused."""
+    text = (Path(__file__).parents[2] / "docs/serve.md").read_text()
+    row = next(line for line in text.splitlines() if line.startswith(f"| {endpoint} |"))
+    return [set(re.findall(r"`(\w+)`", cell)) for cell in row.split("|")[2:5]]
 
 
 def own_address() -> str:

@@ -795,7 +795,7 @@ def test_a_client_secret_opens_its_session_and_nothing_else(monkeypatch):
             shown = json.loads(socket.receive_text())["session"]
             assert shown["instructions"] == "Be a pirate."
         later = time.monotonic() + 61
-        monkeypatch.setattr("voxtui.serve.access.monotonic", lambda: later)
+        monkeypatch.setattr("voxtui.serve.realtime.client_secrets.monotonic", lambda: later)
         with (
             pytest.raises(Exception, match="401"),
             server.client.websocket("/v1/realtime", headers=key),

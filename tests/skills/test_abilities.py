@@ -33,7 +33,11 @@ def test_a_server_and_an_instruction_of_the_users_own_answer_for_themselves() ->
 
 
 def test_a_request_for_words_about_a_thing_is_no_request_for_the_thing() -> None:
-    for words in ("Get me a pizza recipe.", "Get me a song about coffee", "Buy flowers names"):
+    for words in (
+        "Get me a pizza recipe.",
+        "Get me a song about coffee",
+        "Book recommendations for a train",
+    ):
         assert about_itself(words, "", Config()) is None
-    for words in ("Get me a pizza.", "Order a large pizza for two", "Book me a table at eight"):
+    for words in ("Get me a pizza.", "Order a large pizza for two", "Get me a taxi home"):
         assert about_itself(words, "", Config()) == "I can't do that. I can only talk with you."

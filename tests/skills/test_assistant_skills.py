@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes import Events
-from voxtui.dialogue.events import CountdownsChanged, Notice, Rang, Reminded, RingsIn
+from tests.deadline import SECONDS
+from tests.fakes import Events, Flag
+from tests.ui.pseudo_terminal import until
+from voxtui.dialogue.events import CountdownsChanged, Event, Notice, Rang, Reminded, RingsIn
 from voxtui.dialogue.protocols import SkillRequest
 from voxtui.errors import InputError
-from voxtui.skills import assistant_skills
+from voxtui.skills import assistant_skills, timer_store
 from voxtui.skills.assistant_skills import AssistantSkills
 from voxtui.skills.timer_store import Entries, TimerStore, reminders_file, timers_file
 
@@ -409,6 +411,65 @@ def test_of_two_one_rings_and_the_other_takes_over(tmp_path, clock):
         second.close()
 
 
+def test_a_snooze_that_waits_is_not_lost_by_a_stop(tmp_path, clock):
+    rang, go_on, events = Flag(), Flag(), Events()
+
+    def emit(event: Event) -> None:
+        events(event)
+        if isinstance(event, Rang):
+            rang.set()
+            assert go_on.wait(SECONDS)
+
+    skills = AssistantSkills(tmp_path, now=clock)
+    skills.start(emit)
+    try:
+        ask(skills, "Set a tea timer for ten minutes")
+        clock.later(minutes=10)
+        assert rang.wait(SECONDS)
+        assert skills.stop_ringing(snooze=True)
+        skills.stop_ringing()  # the talk key, before the thread has looked
+        events.drain()
+        go_on.set()
+        events.until(CountdownsChanged, lambda e: [c.rings for c in e.countdowns] == [False])
+        (tea,) = TimerStore(tmp_path).read().all
+        assert not tea.missed and tea.remaining(clock.now.astimezone(UTC)) == 300
+    finally:
+        skills.close()
+
+
+@pytest.mark.parametrize("failing", ["write_file", "_acquire"])
+def test_a_timer_rings_and_is_stopped_while_its_files_cannot_be_written(
+    tmp_path, clock, monkeypatch, failing
+):
+    def fail(*_: object, **__: object) -> None:
+        raise InputError("No space left on device")
+
+    def rings(*which: bool) -> None:
+        ask(skills, "How long is left?")  # so that the thread looks now
+        events.until(CountdownsChanged, lambda e: [c.rings for c in e.countdowns] == [*which])
+
+    skills, events = started(tmp_path, clock)
+    try:
+        ask(skills, "Set a tea timer for ten minutes")
+        rings(False)
+        with monkeypatch.context() as full:
+            full.setattr(timer_store, failing, fail)
+            clock.later(minutes=10)
+            rings(True)
+            assert ask(skills, "Snooze") == "Tea rings again in 5 minutes."
+            rings(False)
+            clock.later(minutes=5)
+            rings(True)
+            assert skills.stop_ringing()
+            rings()
+            assert len(events.of(Rang)) == 2 and len(events.of(Notice)) == 1
+            assert len(TimerStore(tmp_path).read().all) == 1
+        ask(skills, "How long is left?")
+        until(lambda: TimerStore(tmp_path).read() == Entries())
+    finally:
+        skills.close()
+
+
 def test_a_damaged_file_is_reported_once(tmp_path, clock):
     timers_file(tmp_path).write_text("{")
     skills, events = started(tmp_path, clock)
@@ -437,3 +498,26 @@ def test_a_time_of_day_is_kept_in_universal_time(tmp_path, clock):
     ask(skills, "Remind me at three to leave")
     (reminder,) = TimerStore(tmp_path).read().reminders
     assert reminder.due == datetime(2026, 11, 22, 15, 0).astimezone(UTC)
+
+
+@pytest.mark.parametrize(
+    ("said", "answered"),
+    [
+        (("Remind me to eat", "tomorrow", "nine"), "I will remind you tomorrow at 9:00 am: eat."),
+        (("Remind me tomorrow at five", "5 pm"), "Your reminder is set for tomorrow at 5:00 pm."),
+        (("Set a timer", "For ten minutes, please."), "Your timer is set for 10 minutes."),
+        (("Set a timer", "Never mind"), None),
+        (("Tea timer 5 minutes", "Rice timer 9 minutes", "Stop the timer", "Thanks"), None),
+        (("Wake me at 7 am", "Wake me at 8 am", "Cancel the alarm", "no"), None),
+        (
+            ("Wake me at 7 am", "Wake me at 8 am", "Cancel the alarm", "Both of them."),
+            "Cancelled: the alarm tomorrow at 7:00 am and the alarm tomorrow at 8:00 am.",
+        ),
+        (
+            ("Remind me at 5 pm to eat", "Remind me at 6 pm to go", "Cancel the reminder", "Why?"),
+            None,
+        ),
+    ],
+)
+def test_words_answer_a_question_or_are_left_to_the_brain(skills, said, answered):
+    assert [ask(skills, words) for words in said][-1] == answered

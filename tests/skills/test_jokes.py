@@ -24,10 +24,9 @@ def test_a_joke_has_the_subject_and_its_point_is_explained() -> None:
     assert point.startswith("Bright means clever")
 
 
-def test_a_joke_is_told_once_and_another_keeps_the_subject() -> None:
+def test_a_joke_is_told_once() -> None:
     told = replies("tell me a joke about dogs", *["another one"] * 8)
     assert len(set(told)) == len(told)
-    assert "dog" in told[0]
 
 
 def test_a_subject_without_a_joke_is_admitted() -> None:

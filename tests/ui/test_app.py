@@ -184,6 +184,15 @@ async def test_the_unheard_part_of_an_interrupted_answer_is_struck_out():
         assert "(interrupted)" in s.text
 
 
+async def test_an_answer_that_fails_after_its_first_words_is_broken_off():
+    async with screen() as s:
+        s.engine.begin("typed")
+        s.engine.report(ReplyText(1, "Once upon"))
+        s.engine.finish(Outcome.FAILED, error="Out of memory.")
+        await s.settle()
+        assert "Once upon (broken off)" in s.text
+
+
 @pytest.mark.parametrize(
     ("outcome", "fields", "seen"),
     [

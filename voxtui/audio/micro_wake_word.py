@@ -7,7 +7,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from voxtui.dialogue.data import Frame
+from voxtui.dialogue.data import Frame, as_pcm
 from voxtui.errors import ModelError, how_to_install
 
 NAMES = ("alexa", "hey jarvis", "hey mycroft", "okay nabu")
@@ -28,8 +28,6 @@ class MicroWakeWord:
         self._name = name
 
     def heard(self, frame: Frame) -> bool:
-        from voxtui.audio.pcm import as_pcm  # numpy: not before the first picture
-
         detector, features = self._models
         sound = features.process_streaming(as_pcm(frame.samples))
         verdicts = [detector.process_streaming(window) for window in sound]

@@ -62,7 +62,3 @@ def wav_header(start: bytes) -> tuple[int, int | None] | None:
         if position > LONGEST_HEADER:
             raise ValueError("the header is too long")
     return None
-
-
-def as_pcm(samples: Samples) -> bytes:
-    return (np.clip(samples, -1, 1) * 32767).round().astype("<i2").tobytes()

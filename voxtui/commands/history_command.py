@@ -19,7 +19,7 @@ NOT_KEPT = "Conversations are not stored. /history in the window asks whether to
 
 def list_conversations(words: str, keeps: bool, as_json: bool) -> None:
     shortened = sys.stdout.isatty() and not as_json
-    found = _conversations().newest(words, SHOWN + 1 if shortened else -1)
+    found = Conversations(history_file()).newest(words, SHOWN + 1 if shortened else -1)
     for summary in found[:SHOWN] if shortened else found:
         changed = datetime.fromtimestamp(summary.changed).astimezone()
         if as_json:
@@ -43,14 +43,14 @@ def list_conversations(words: str, keeps: bool, as_json: bool) -> None:
 
 
 def show(number: int) -> None:
-    conversations = _conversations()
+    conversations = Conversations(history_file())
     exchanges = [*conversations.read(number).values()]
     summary = next(one for one in conversations.newest() if one.id == number)
     click.echo(as_markdown(summary, exchanges), nl=False)
 
 
 def delete(number: int) -> None:
-    conversations, now = _conversations(), time.time()
+    conversations, now = Conversations(history_file()), time.time()
     conversations.delete(number, now)
     conversations.erase_deleted(now)
     click.echo(f"Conversation {number} was erased.")
@@ -58,13 +58,9 @@ def delete(number: int) -> None:
 
 def forget_all() -> None:
     """Erase every conversation, after confirmation at a terminal. Raises InputError."""
-    conversations = _conversations()
+    conversations = Conversations(history_file())
     count = conversations.count()
     if sys.stdin.isatty() and not click.confirm(f"Erase all {count:,} stored conversations?"):
         return
     conversations.forget_all()
     click.echo(f"Erased: {count:,} conversations.")
-
-
-def _conversations() -> Conversations:
-    return Conversations(history_file())

@@ -25,7 +25,12 @@ FRAME_SAMPLES = 512
 FRAME_SECONDS = FRAME_SAMPLES / SAMPLE_RATE
 
 AUDIBLE = 10 ** (-50 / 20)
-"""Amplitude of -50 dBFS. A quieter sample is inaudible: neither a first nor a last sound."""
+"""Amplitude of -50 dBFS. A quieter sample is inaudible: neither a first nor a last sound. Speech
+into the right microphone is louder."""
+
+CHARACTERS_PER_TOKEN = 32
+"""Maximum characters of a text per allowed token. A token of text has about 4, so only a server
+that ignores `max_tokens` reaches this. Without it one huge piece would block the screen."""
 
 MICROPHONE = "microphone"
 
@@ -46,6 +51,13 @@ def audible(samples: Samples) -> Indices:
     import numpy as np
 
     return np.flatnonzero(np.abs(samples) > AUDIBLE)
+
+
+def as_pcm(samples: Samples) -> bytes:
+    """Return 16-bit mono PCM."""
+    import numpy as np
+
+    return (np.clip(samples, -1, 1) * 32767).round().astype("<i2").tobytes()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,14 +109,12 @@ class Utterance:
         return len(self.samples) / SAMPLE_RATE
 
     def as_wav(self) -> bytes:
-        import numpy as np
-
         file = io.BytesIO()
         with wave.open(file, "wb") as out:
             out.setnchannels(1)
             out.setsampwidth(2)
             out.setframerate(SAMPLE_RATE)
-            out.writeframes((np.clip(self.samples, -1, 1) * 32767).round().astype("<i2").tobytes())
+            out.writeframes(as_pcm(self.samples))
         return file.getvalue()
 
 

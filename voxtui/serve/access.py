@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
@@ -29,34 +29,13 @@ REALTIME_PATH = "/v1/realtime"
 CLIENT_KEY_PATHS = (REALTIME_PATH, f"{REALTIME_PATH}/calls")
 """The only paths that accept the short-lived key of a browser."""
 
-T = TypeVar("T")
-
-
-class ClientKeys(Generic[T]):
-    """Short-lived keys, each with a value. Used by the event loop's thread."""
-
-    def __init__(self) -> None:
-        self._keys: dict[str, tuple[float, T]] = {}
-
-    def __len__(self) -> int:
-        now = monotonic()
-        self._keys = {key: kept for key, kept in self._keys.items() if kept[0] > now}
-        return len(self._keys)
-
-    def add(self, key: str, seconds: float, value: T) -> None:
-        self._keys[key] = monotonic() + seconds, value
-
-    def get(self, key: str) -> T | None:
-        """Return the value of `key`, or None if it is unknown or expired."""
-        expires, value = self._keys.get(key, (0.0, None))
-        return value if expires > monotonic() else None
-
 
 class AccessControl:
     """ASGI middleware: checks keys and hosts. Without `token` no key is needed.
 
     A page of any site can send requests to localhost. A browser then sends an Origin that is not
-    ours, or, by DNS rebinding, a Host that is not ours.
+    ours, or, by DNS rebinding, a Host that is not ours. `client_key` returns None for all but the
+    short-lived keys.
     """
 
     def __init__(
@@ -64,11 +43,11 @@ class AccessControl:
         app: ASGIApp,
         token: str | None,
         hosts: frozenset[str],
-        client_keys: ClientKeys[Any],
+        client_key: Callable[[str], object],
     ) -> None:
         self._app = app
         self._token = token
-        self._client_keys = client_keys
+        self._client_key = client_key
         self._hosts = hosts | {"localhost"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,7 +80,7 @@ class AccessControl:
         given = token_of(scope, headers)
         if not given:
             raise HttpError(401, "The API key is missing.", code="missing_api_key")
-        if scope["path"] in CLIENT_KEY_PATHS and self._client_keys.get(given) is not None:
+        if scope["path"] in CLIENT_KEY_PATHS and self._client_key(given) is not None:
             return
         if not hmac.compare_digest(given.encode(), self._token.encode()):
             raise HttpError(401, "The API key is wrong.", code="invalid_api_key")

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 
 from voxtui import __version__
-from voxtui.serve.access import REALTIME_PATH, AccessControl, ClientKeys, error_response
+from voxtui.serve.access import REALTIME_PATH, AccessControl, error_response
 from voxtui.serve.endpoints.chat import Chat
 from voxtui.serve.endpoints.openapi import openapi
 from voxtui.serve.endpoints.speech import SpeechEndpoint
@@ -19,9 +19,9 @@ from voxtui.serve.metrics import Metrics
 from voxtui.serve.openai_types import HttpError, failed
 from voxtui.serve.page import page_routes
 from voxtui.serve.realtime.calls import CALLS_PATH, Calls
-from voxtui.serve.realtime.client_secrets import MOST_BYTES, new_secret
+from voxtui.serve.realtime.client_secrets import MOST_BYTES, ClientKeys, new_secret
 from voxtui.serve.realtime.connection import Sessions
-from voxtui.serve.realtime.session_settings import Settings, default_settings
+from voxtui.serve.realtime.session_settings import default_settings
 from voxtui.serve.realtime.websocket import Realtime
 from voxtui.serve.upload import Disconnected, small_body
 
@@ -115,7 +115,7 @@ def build_app(
             failed("Internal error. The standard error of voxtui has its traceback.")
         )
 
-    client_keys = ClientKeys[Settings]()
+    client_keys = ClientKeys()
     default = default_settings(model, config.voice.name)
     sessions = Sessions(pool, config, default, client_keys, metrics)
     calls = Calls(sessions, address)
@@ -145,4 +145,4 @@ def build_app(
             500: bug,
         },
     )
-    return AccessControl(app, token, hosts, client_keys), calls
+    return AccessControl(app, token, hosts, client_keys.get), calls

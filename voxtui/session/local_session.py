@@ -20,7 +20,6 @@ from voxtui.dialogue.history.history import ConversationLeft
 from voxtui.errors import DeviceError, ModelMissing, VoxtuiError, strip_control_characters
 from voxtui.session.clip_player import ClipPlayer
 from voxtui.session.conversation_lifecycle import Conversation
-from voxtui.session.times_sentence import times_sentence
 from voxtui.session.user_session import (
     ClipEnded,
     MakeEngine,
@@ -34,6 +33,7 @@ from voxtui.settings.save import save_values
 from voxtui.settings.sources import with_value
 from voxtui.storage.conversation_database import Conversations, history_file
 from voxtui.storage.conversation_writer import ConversationWriter, StoredConversation
+from voxtui.storage.derived_latencies import times_sentence
 from voxtui.storage.device_offset import device_offset
 from voxtui.storage.saved_session import Record, saved_sessions
 

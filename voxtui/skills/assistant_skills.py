@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
     from voxtui.dialogue.data import ToolCall
+    from voxtui.skills.rules.intents import Question
 
 LOOK_SECONDS = 1.0
 """Interval at which the files are checked, because another voxtui may change them."""
@@ -74,17 +74,20 @@ class AssistantSkills:
         self.now = now
         self._make_tools = make_tools
         self._resources = resources or ExitStack()
-        self._retry = ""
-        """the request that the user's next words complete"""
+        self._asked: Question | None = None
+        """the question that the user's next words answer"""
         self._lock: BaseFileLock | None = None
         """the lock of the one process that rings, if this one has it"""
         self._entries = Entries()
         self._alarm = timer_alarm.TimerAlarm()
         self._announced: datetime | None = None
         """the time whose first chime was announced"""
-        self._stop: tuple[bool, bool] | None = None
-        """the latest order to stop, until the thread has carried it out: snooze, forget missed"""
-        self._failure = ""
+        self._stop: tuple[float, bool] | None = None
+        """the order to stop, until the thread has carried it out: snooze (s), forget missed"""
+        self._unwritten: list[Callable[[Entries], Entries]] = []
+        """the thread's changes that could not be written to the files yet"""
+        self._failures: set[str] = set()
+        """the failures that were reported"""
         self._booted_at = 0.0
         """the time of the boot by the clock of the last look, in seconds since 1970"""
         self._changed = threading.Event()
@@ -133,20 +136,19 @@ class AssistantSkills:
 
     def _call(self, arguments: str, cancelled: threading.Event) -> ToolResult:
         words = msgspec.json.decode(arguments, type=_Words).request
-        answer = self._answer(SkillRequest(words))
-        said = answer.text if isinstance(answer, SkillAnswer) else answer
-        if not isinstance(said, str):
+        answer = self.answer(SkillRequest(words))
+        if not isinstance(answer, SkillAnswer):
             raise InputError("I did not understand that. Please say it in other words.")
-        return ToolResult("", said)
+        return ToolResult("", answer.text)
 
     def _answer(self, request: SkillRequest) -> SkillAnswer | ToolCall | str | None:
-        from voxtui.skills.requests import acts, carry_out
+        from voxtui.skills.requests import acts, carry_out, completed
         from voxtui.skills.rules.about_itself import about_itself
         from voxtui.skills.rules.intents import Do, Fact, Question
         from voxtui.skills.rules.timer_words import ringing_orders
         from voxtui.skills.rules.understand import understand
 
-        retry, self._retry = self._retry, ""
+        asked, self._asked = self._asked, None
         words, now = request.words, self.now()
         orders = ringing_orders(words)
         if (obeyed := self._obey(orders)) is not None:
@@ -162,11 +164,10 @@ class AssistantSkills:
             itself := about_itself(words, request.sends_to, request.config)
         ):
             return itself
-        meaning = understand(words, now, request.past)
+        plain = meaning = understand(words, now, request.past)
         # "Five minute timer" sets a timer, but not in answer to "Which one?"
-        if retry and (meaning is None or getattr(meaning, "do", None) is Do.START):
-            said = re.sub(r"(?i) (?:one|timer|alarm|reminder)$", "", words.strip(" .?!"))
-            meaning = understand(retry.replace("{}", said, 1), now) or meaning
+        if asked and (plain is None or getattr(plain, "do", None) is Do.START):
+            meaning = completed(asked, words, now) or plain
         match meaning:
             case None:
                 return None
@@ -184,7 +185,9 @@ class AssistantSkills:
                 finally:
                     self._changed.set()
         if isinstance(said, Question):
-            self._retry = said.retry
+            if plain is None and said.sentence.startswith("There is no"):
+                return None  # the words were no answer
+            self._asked = said if said.retry else None
             return said.sentence
         return f"{said} {_RINGS_IF_OPEN}" if self._unheard(said) else said
 
@@ -193,12 +196,18 @@ class AssistantSkills:
         return self._alarm.just_rang(utc(self.now()))
 
     def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
-        ringing = self._alarm
-        rings = bool(ringing.entries) or (snooze and self.rang)
+        from voxtui.skills.rules.timer_words import SNOOZE_SECONDS
+
+        return self._order_stop(SNOOZE_SECONDS if snooze else 0.0, missed)
+
+    def _order_stop(self, snooze_s: float = 0.0, missed: bool = False) -> bool:
+        ringing = self._alarm.entries
+        rings = bool(ringing) or (snooze_s > 0 and self.rang)
         if rings or missed:
-            self._stop = (snooze, missed)
+            before_s, before = self._stop or (0.0, False)
+            self._stop = (snooze_s or before_s, missed or before)
             self._changed.set()
-        if ringing.entries:
+        if ringing:
             self._emit(RingsIn(None))  # at once: the thread may be at a file
         return rings
 
@@ -210,23 +219,14 @@ class AssistantSkills:
             self.stop_ringing(missed=True)
             return "Cleared."
         if rang and "snooze" in orders:
-            self._emit(RingsIn(None))
-            return self._snooze(orders["snooze"])
+            self._order_stop(orders["snooze"])
+            return timer_alarm.snooze_sentence(self._alarm.last, orders["snooze"])
         seconds = timer_alarm.KEY_SECONDS
         heard = "heard" in orders and self._alarm.just_rang(utc(self.now()), seconds)
         if heard or (rang and "stop" in orders):
             self.stop_ringing()
             return "Okay."
         return None
-
-    def _snooze(self, seconds: float) -> str:
-        """Make it ring again after `seconds`. Any thread."""
-        again = self._alarm.entries or self._alarm.stopped
-        until = utc(self.now()) + timedelta(seconds=seconds)
-        with self._store.changing() as change:
-            change.entries = timer_alarm.snoozed(change.entries, again, until)
-        self._changed.set()
-        return timer_alarm.snooze_sentence(again, seconds)
 
     def doubt(self, reply: str) -> str | None:
         """Return a sentence if `reply` claims a timer or a message. See Skills."""
@@ -254,30 +254,48 @@ class AssistantSkills:
                 wait_s = self._look()
             except Exception as error:  # noqa: BLE001 - other timers still ring
                 wait_s = LOOK_SECONDS
-                if repr(error) != self._failure:
-                    self._failure = repr(error)
-                    if isinstance(error, InputError):
-                        self._emit(Notice(str(error), "error"))
-                    else:
-                        log_failure(error)
+                self._report(error)
             self._changed.wait(wait_s)
+
+    def _report(self, error: Exception) -> None:
+        if repr(error) in self._failures:
+            return
+        self._failures.add(repr(error))
+        if isinstance(error, InputError):
+            self._emit(Notice(str(error), "error"))
+        else:
+            log_failure(error)
+
+    def _change(self, change: Callable[[Entries], Entries]) -> None:
+        """Change the entries, and the files as soon as they can be written."""
+        self._unwritten.append(change)
+        self._write()
+
+    def _write(self) -> None:
+        if not self._unwritten:
+            return
+        try:
+            with self._store.changing() as stored:
+                for change in self._unwritten:
+                    stored.entries = change(stored.entries)
+            self._unwritten.clear()
+        except InputError as error:
+            self._report(error)
 
     def _look(self) -> float:
         """Report changes of the files, ring what is due, and return seconds to the next look."""
         self._carry_out_stop()
+        self._write()
         known = self._entries
         self._read()
         now = utc(self.now())
         due = self._entries.next_due
         clock_set = self._clock_set(now)
-        if (due is not None or self._alarm.entries) and self._lock is None:
-            self._lock = self._store.try_to_ring()
-        if self._lock is None:
+        if self._lock is None and not self._is_ours(due):
             return LOOK_SECONDS
         if clock_set:
             self._alarm.move(clock_set)
-            with self._store.changing() as change:
-                change.entries = timer_alarm.moved(change.entries, known, clock_set)
+            self._change(lambda entries: timer_alarm.moved(entries, known, clock_set))
             return 0.0
         self._announce(due, now)
         if due is not None and due <= now:
@@ -291,6 +309,17 @@ class AssistantSkills:
             waits.append(self._go_on_ringing(now))
         return max(0.001, min(waits))
 
+    def _is_ours(self, due: datetime | None) -> bool:
+        """Return True if what is due rings here; also if the lock cannot be had or asked for."""
+        if due is None and not self._alarm.entries:
+            return False
+        try:
+            self._lock = self._store.try_to_ring()
+        except InputError as error:
+            self._report(error)
+            return True
+        return self._lock is not None
+
     def _clock_set(self, now: datetime) -> timedelta:
         """Return how far the clock was set forward since the last look; back, if negative."""
         before, self._booted_at = self._booted_at, now.timestamp() - seconds_since_boot()
@@ -299,6 +328,8 @@ class AssistantSkills:
 
     def _read(self) -> None:
         entries = self._store.read()
+        for change in self._unwritten:
+            entries = change(entries)
         if entries == self._entries:
             return
         self._entries = entries
@@ -319,8 +350,8 @@ class AssistantSkills:
             self._announced = None
 
     def _ring(self, now: datetime) -> None:
-        with self._store.changing() as change:
-            change.entries, rung = timer_alarm.ring_due(change.entries, now)
+        _, rung = timer_alarm.ring_due(self._entries, now)
+        self._change(lambda entries: timer_alarm.ring_due(entries, now)[0])
         rings = [entry for entry, late in rung if late.total_seconds() < timer_alarm.LATE_SECONDS]
         if rings:
             self._alarm.add(rings, now)
@@ -352,17 +383,18 @@ class AssistantSkills:
         self._announced = None  # what is due at this moment is announced anew
 
     def _carry_out_stop(self) -> None:
-        """Remove stopped entries from the files."""
-        from voxtui.skills.rules.timer_words import SNOOZE_SECONDS
-
+        """Remove stopped entries, or let them ring again."""
         order, self._stop = self._stop, None
         if order is None:
             return
-        snooze, missed = order
-        rang = self._alarm.entries
-        if snooze:
-            self._snooze(SNOOZE_SECONDS)
-        with self._store.changing() as change:
-            ended = () if snooze else rang
-            left = (e for e in change.entries.all if e not in ended and not (missed and e.missed))
-            change.entries = Entries(tuple(left))
+        snooze_s, missed = order
+        last, until = self._alarm.last, utc(self.now()) + timedelta(seconds=snooze_s)
+        ended = () if snooze_s else self._alarm.entries
+
+        def change(entries: Entries) -> Entries:
+            if snooze_s:
+                entries = timer_alarm.snoozed(entries, last, until)
+            left = (e for e in entries.all if e not in ended and not (missed and e.missed))
+            return Entries(tuple(left))
+
+        self._change(change)

@@ -6,19 +6,17 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from voxtui.skills.local_time import local, utc
-from voxtui.skills.rules.intents import (
-    CancelReminder,
-    Do,
-    ListReminders,
-    NewReminder,
-    Question,
-    Request,
-    TimerRequest,
-    Which,
-)
+from voxtui.skills.rules import intents
+from voxtui.skills.rules.forms import pattern
+from voxtui.skills.rules.intents import Do, Question, TimerRequest
+from voxtui.skills.rules.normalise import strip_courtesy
 from voxtui.skills.rules.spoken import say_moment, say_span, say_time, spoken_list
+from voxtui.skills.rules.understand import understand
 from voxtui.skills.timer_alarm import timer_name
 from voxtui.skills.timer_store import MOST_ENTRIES, Entries, Reminder, Timer, TimerStore
+
+_AROUND = pattern("^{around_answer} | {around_answer}$")
+"""Matches words around an answer that are none of it."""
 
 _DONE = {Do.CANCEL: "cancelled", Do.PAUSE: "paused", Do.RESUME: "running again"}
 
@@ -31,13 +29,22 @@ def _ask_which(names: list[str], retry: str) -> _Refused:
     return _Refused(f"There are {len(names)}: {spoken_list(names)}. Say which one you mean.", retry)
 
 
-def acts(request: Request) -> bool:
+def completed(asked: Question, words: str, now: datetime) -> intents.Meaning | None:
+    """Return the request that `words` complete in answer to `asked`, or None."""
+    answer = _AROUND.sub("", strip_courtesy(words.strip(" .?!")))
+    for said in (answer, f"at {answer}"):
+        meaning = understand(asked.retry.replace("{}", said, 1), now)
+        if meaning is not None and getattr(meaning, "sentence", "") != asked.sentence:
+            return meaning
+    return None
+
+
+def acts(request: intents.Request) -> bool:
     """Return True if the request changes something."""
-    asks = isinstance(request, TimerRequest) and request.do is Do.STATUS
-    return not asks and not isinstance(request, ListReminders)
+    return request != intents.ListReminders() and getattr(request, "do", None) is not Do.STATUS
 
 
-def carry_out(request: Request, store: TimerStore, now: datetime) -> str | Question:
+def carry_out(request: intents.Request, store: TimerStore, now: datetime) -> str | Question:
     """Carry out `request` at the local time `now`; return what to say. Raises InputError."""
     try:
         with store.changing() as change:
@@ -49,7 +56,7 @@ def carry_out(request: Request, store: TimerStore, now: datetime) -> str | Quest
         return "That is too late: a calendar ends with the year 9999."
 
 
-def _carried_out(request: Request, entries: Entries, now: datetime) -> tuple[Entries, str]:
+def _carried_out(request: intents.Request, entries: Entries, now: datetime) -> tuple[Entries, str]:
     match request:
         case TimerRequest(Do.START):
             return _start(request, entries, utc(now))
@@ -58,11 +65,11 @@ def _carried_out(request: Request, entries: Entries, now: datetime) -> tuple[Ent
             return entries, " ".join(_left(timer, utc(now)) for timer in found)
         case TimerRequest():
             return _change_timers(request, entries, utc(now))
-        case NewReminder():
+        case intents.NewReminder():
             return _remind(request, entries, now)
-        case ListReminders():
+        case intents.ListReminders():
             return entries, _list(entries, now)
-        case CancelReminder():
+        case intents.CancelReminder():
             return _cancel_reminders(request, entries, now)
 
 
@@ -114,7 +121,7 @@ def _changed(timer: Timer, request: TimerRequest, now: datetime) -> Timer | None
     return replace(timer, due=now + timedelta(seconds=left), left=0.0)
 
 
-def _found(which: Which, timers: Sequence[Timer]) -> list[Timer]:
+def _found(which: intents.Which, timers: Sequence[Timer]) -> list[Timer]:
     """Return the timers that are meant. Raises _Refused if there is none."""
     name = which.name.lower().removesuffix("s")
     named = [one for one in timers if not name or one.name.lower().removesuffix("s") == name]
@@ -125,7 +132,7 @@ def _found(which: Which, timers: Sequence[Timer]) -> list[Timer]:
     return found
 
 
-def _remind(request: NewReminder, entries: Entries, now: datetime) -> tuple[Entries, str]:
+def _remind(request: intents.NewReminder, entries: Entries, now: datetime) -> tuple[Entries, str]:
     if len(entries.reminders) >= MOST_ENTRIES:
         raise _Refused(f"There are already {MOST_ENTRIES} reminders. Cancel some first.")
     about, when = request.about[:200], say_moment(request.at, now)
@@ -147,7 +154,7 @@ def _list(entries: Entries, now: datetime) -> str:
 
 
 def _cancel_reminders(
-    request: CancelReminder, entries: Entries, now: datetime
+    request: intents.CancelReminder, entries: Entries, now: datetime
 ) -> tuple[Entries, str]:
     kind = "alarm" if request.alarm else "reminder"
     found = [

@@ -52,8 +52,7 @@ class TimerAlarm:
 
     def __init__(self) -> None:
         self.entries: Sequence[Entry] = ()
-        self.stopped: Sequence[Entry] = ()
-        """the entries that rang last"""
+        self._stopped: Sequence[Entry] = ()
         self._stopped_at: datetime | None = None
         self._steps = deque[tuple[datetime, Step]]()
         """the rest of the schedule"""
@@ -65,15 +64,18 @@ class TimerAlarm:
 
     def stop(self, now: datetime) -> None:
         if self.entries:
-            self.stopped, self._stopped_at = self.entries, now
+            self._stopped, self._stopped_at = self.entries, now
         self.entries = ()
+
+    @property
+    def last(self) -> Sequence[Entry]:
+        """The entries that ring, or that rang last."""
+        return self.entries or self._stopped
 
     def just_rang(self, now: datetime, seconds: float = JUST_NOW_SECONDS) -> bool:
         """Return True if something rings, or was stopped less than `seconds` ago."""
-        if self.entries:
-            return True
         at = self._stopped_at
-        return at is not None and now - at < timedelta(seconds=seconds)
+        return bool(self.entries or (at and now - at < timedelta(seconds=seconds)))
 
     def step(self, now: datetime) -> tuple[datetime, Step] | None:
         """Return the next step of the schedule and its time, once, if it is due."""

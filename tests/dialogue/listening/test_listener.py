@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from tests.fakes import LoudIsSpeech, frames, record
-from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, MICROPHONE, Frame
+from voxtui.dialogue.data import AUDIBLE, FRAME_SAMPLES, FRAME_SECONDS, MICROPHONE, Frame
 from voxtui.dialogue.listening.barge_in import VoiceBargeIn
 from voxtui.dialogue.listening.endpointing import Endpointer, SpeechGate
-from voxtui.dialogue.listening.level import FAINT
 from voxtui.dialogue.listening.listener import (
     Finding,
     Finished,
@@ -95,14 +94,14 @@ def test_voice_over_the_end_of_one_answer_does_not_interrupt_the_next() -> None:
 def test_clear_speech_interrupts_sooner_than_doubtful_and_the_rest_of_an_echo_never(
     heard: list[tuple[float, float]], interrupts: bool
 ) -> None:
-    """`heard`: the probability of speech in each frame, and its level in multiples of FAINT."""
+    """`heard`: the probability of speech in each frame, and its level in multiples of AUDIBLE."""
 
     class Known(LoudIsSpeech):
         def probability(self, frame: Frame) -> float:
             return probabilities.pop(0)
 
     probabilities = [probability for probability, _ in heard]
-    sound = FAINT * np.ones(FRAME_SAMPLES, np.float32)
+    sound = AUDIBLE * np.ones(FRAME_SAMPLES, np.float32)
     barge_in = VoiceBargeIn(Known(), LiveConfig(Config(vad=VadConfig())))
     found = [barge_in.interrupts(Frame(level * sound, 0.0), 1) for _, level in heard]
     assert found == [False] * (len(heard) - 1) + [interrupts]

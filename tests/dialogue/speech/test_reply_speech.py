@@ -142,6 +142,20 @@ def test_closing_does_not_wait_for_a_stuck_voice_which_is_closed_once_it_returns
     assert voice.closed
 
 
+def test_closing_waits_for_a_stuck_voice_that_the_next_session_uses() -> None:
+    go_on = Flag()
+    worker = VoiceWorker(BeepVoice(lambda clause: go_on.wait(SECONDS)), 0.01, owned=False)
+    with pytest.raises(VoiceTimeout):
+        list(worker.speak("One.", never))
+    closing = threading.Thread(target=worker.close)
+    closing.start()
+    closing.join(0.1)
+    waits = closing.is_alive()
+    go_on.set()
+    closing.join(SECONDS)
+    assert waits and voice_threads() == []
+
+
 def test_a_clause_that_comes_late_but_in_time_is_waited_for() -> None:
     waited_for = Flag()
 

@@ -19,7 +19,13 @@ from tests.fakes import (
     Flag,
     ScriptedBrain,
 )
-from voxtui.dialogue.data import FRAME_SECONDS, SpeechChunk, Token, Utterance
+from voxtui.dialogue.data import (
+    CHARACTERS_PER_TOKEN,
+    FRAME_SECONDS,
+    SpeechChunk,
+    Token,
+    Utterance,
+)
 from voxtui.dialogue.engine_commands import (
     Cancel,
     Mute,
@@ -41,7 +47,6 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.protocols import StopFlag, TurnRequest
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
-from voxtui.dialogue.turn.turn import CHARACTERS_PER_TOKEN
 from voxtui.errors import ModelError, UnspokenLanguage
 from voxtui.settings.schema import (
     Config,

@@ -20,7 +20,13 @@ from voxtui.brains.remote.endpoint import SEND_LESS, NetworkTimes, RemoteEndpoin
 from voxtui.brains.remote.function_calls import StreamedCall, call_messages, tool_fields
 from voxtui.brains.remote.http_connection import Json, error_text
 from voxtui.brains.reply_language import ReplyLanguage
-from voxtui.dialogue.data import Token, ToolCall, UserTranscript, Utterance
+from voxtui.dialogue.data import (
+    CHARACTERS_PER_TOKEN,
+    Token,
+    ToolCall,
+    UserTranscript,
+    Utterance,
+)
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
     OnWords,
@@ -47,9 +53,6 @@ TOKENS_PER_SECOND = 10
 
 MAX_CLIPS = 5
 """Maximum audio clips in one request: vLLM accepts no more for Voxtral."""
-
-MAX_CHARACTERS_PER_TOKEN = 32
-"""Maximum characters of a reply for each allowed token. A longer reply would block the screen."""
 
 MAX_WAITS = 10
 """Maximum time without text while events arrive, in units of timeout_s."""
@@ -246,7 +249,7 @@ class RemoteBrain:
         body = parameters | {"messages": messages, "model": self._model, "stream": True}
         host = self._chat.host
         finished, pieces = False, 0
-        room = MAX_CHARACTERS_PER_TOKEN * parameters["max_tokens"]
+        room = CHARACTERS_PER_TOKEN * parameters["max_tokens"]
         patience_s = MAX_WAITS * self._config.timeout_s
         waited_s, before = 0.0, time.monotonic()
         for event in self._events(body, timing):

@@ -72,10 +72,6 @@ class Components:
         self._emit = emit
 
     @property
-    def config(self) -> Config:
-        return self._config.current
-
-    @property
     def brain(self) -> Brain:
         if self._brain is None:
             raise ModelError("No model is loaded.")
@@ -93,7 +89,7 @@ class Components:
     def load(self, options: ReplyOptions) -> None:
         """Load the brain and the voice if they are missing, for `options`. Raises ModelError."""
         if self._voices is not None and self.voice is None:
-            self.voice = self._load_voice(self._voices, self.config)
+            self.voice = self._load_voice(self._voices, self._config.current)
         if self._brain is None:
             self._use_brain(self._brains, options, patient=True)
 

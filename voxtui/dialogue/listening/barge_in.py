@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from voxtui.dialogue.data import FRAME_SECONDS, Frame
-from voxtui.dialogue.listening.level import FAINT
+from voxtui.dialogue.data import AUDIBLE, FRAME_SECONDS, Frame
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import SpeechDetector
 
@@ -27,7 +26,7 @@ class VoiceBargeIn:
             self._detector.reset()
         vad = self._config.current.vad
         probability = self._detector.probability(frame)
-        loud = float(frame.samples @ frame.samples) >= len(frame.samples) * FAINT**2
+        loud = float(frame.samples @ frame.samples) >= len(frame.samples) * AUDIBLE**2
         speech = probability >= vad.threshold and loud
         self._spoken_s = self._spoken_s + probability * FRAME_SECONDS if speech else 0.0
         if self._spoken_s * 1000 < vad.interrupt_ms:

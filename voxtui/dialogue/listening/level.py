@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import sys
 
+from voxtui.dialogue.data import AUDIBLE
+
 SILENT = 10 ** (-120 / 20)
 """Amplitude of -120 dBFS; less is digital silence, because resampled zeros are not exact."""
-
-FAINT = 10 ** (-50 / 20)
-"""Amplitude of -50 dBFS. A room may be quieter; speech into the right microphone is louder."""
 
 CLIPPED = 0.99
 """Amplitude from which a sample counts as clipped. Resampling changes full scale a little."""
@@ -32,7 +31,7 @@ def decibels(peak: float) -> str:
 
 def diagnose_level(name: str, peak: float) -> str | None:
     """Return why `peak`, the loudest sample from `name`, is too low; None if it is not."""
-    if peak >= FAINT:
+    if peak >= AUDIBLE:
         return None
     if MONITOR in name.lower():
         return (

@@ -60,7 +60,7 @@ class VoiceWorker:
     each layer again on a new one. A call into a model cannot be stopped, so the thread may still be
     busy with a cancelled clause; the next clause waits for it. After a clause that exceeds
     `timeout_s`, the voice is `stuck` until that call returns, because a second thread in the same
-    model would race with it. A voice that is not `owned` is warm and is not closed.
+    model would race with it. A voice that is not `owned` is warm, and `close` leaves it idle.
     """
 
     def __init__(self, voice: Voice, timeout_s: float, owned: bool = True) -> None:
@@ -133,13 +133,18 @@ class VoiceWorker:
             job.abandoned = True
 
     def close(self, seconds: float | None = None) -> None:
-        """Close the voice after its call. Wait `seconds` (None: its timeout) unless it is stuck."""
+        """Close the voice after its call. Wait `seconds` (None: its timeout) unless it is stuck.
+
+        Without a limit for a voice that is not owned, because another session uses it next.
+        """
         thread, self._thread = self._thread, None
         if thread is None:
             self._close_voice()
             return
         self._jobs.put(None)
-        if not self.stuck:
+        if not self._owned:
+            thread.join()
+        elif not self.stuck:
             thread.join(self._timeout_s if seconds is None else seconds)
 
     def _submit(self, job: _Job) -> None:

@@ -41,7 +41,7 @@ class IdleTranscript:
         # A committed utterance has words even if its answer was cut off at once.
         cut_off = turn.handle.committed and turn.cancelled
         needed = (
-            cut_off or self._dialogue.components.config.brain.idle_transcript
+            cut_off or self._dialogue.config.current.brain.idle_transcript
         ) and turn.words is None
         if needed and turn.error is None and isinstance(turn.user_input, Utterance):
             self._steps, self._due_at = self._transcribe(turn, turn.user_input), 0.0

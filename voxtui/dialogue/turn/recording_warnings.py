@@ -36,7 +36,7 @@ class RecordingWarnings:
                 cut_off = f"{microphone.name!r} is overdriven: your voice is cut off at full level."
                 lower = "Turn the microphone down in the system's sound settings"
                 self._dialogue.emit(Notice(f"{cut_off} {lower}, or speak from further away."))
-        limit = self._dialogue.components.config.audio.max_utterance_s
+        limit = self._dialogue.config.current.audio.max_utterance_s
         near = left is not None and left <= min(ENDING_SECONDS, limit / 2)
         if near and turn != self._warned_of_end:
             self._warned_of_end = turn

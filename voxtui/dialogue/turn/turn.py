@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from voxtui.dialogue import events
 from voxtui.dialogue.data import (
+    CHARACTERS_PER_TOKEN,
     OWN_SOURCES,
     REPLAY,
     SKILL,
@@ -44,11 +45,6 @@ from voxtui.dialogue.turn.run_tool import run_call
 from voxtui.dialogue.turn.text_chunks import Chunker
 from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import DeviceError, ModelError
-
-CHARACTERS_PER_TOKEN = 32
-"""Maximum number of characters of an answer, per allowed token. A token of text has about 4, so
-only a server that ignores `max_tokens` reaches this. Without it one huge piece would block the
-screen."""
 
 FOR_HEADPHONES = "vad.listen_while_speaking is for headphones."
 
@@ -362,7 +358,7 @@ class _SpokenTurn(SpokenReply):
         speed, answer = self.turn.options.speed, self.turn.answer
         components = self.dialogue.components
         if answer is not None and answer.pace != 1:
-            speed = (speed or components.config.voice.speed) * answer.pace
+            speed = (speed or self.dialogue.config.current.voice.speed) * answer.pace
         # The sentence of a timer is no answer, and it is written in English.
         language = answer.language if answer else "en" if self.turn.brain == SKILL else ""
         return speed, language or components.brain.language(clause, self.turn.handle.timestamps)

@@ -96,14 +96,6 @@ class ResponseFormat(msgspec.Struct):
     json_schema: JsonSchema | None = None
 
 
-WITHOUT_EFFECT = frozenset(
-    ("frequency_penalty", "logit_bias", "metadata", "parallel_tool_calls", "prediction",
-     "presence_penalty", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention",
-     "reasoning_effort", "safety_identifier", "seed", "service_tier", "store", "temperature",
-     "top_p", "user", "verbosity")
-)  # fmt: skip
-"""OpenAI's fields that change nothing here: `[generation]` of the configuration decides."""
-
 REFUSED: dict[str, tuple[object, ...]] = {
     "audio": (), "function_call": ("none",), "functions": ([],), "logprobs": (False,),
     "moderation": (), "n": (1,), "top_logprobs": (0,), "web_search_options": (),

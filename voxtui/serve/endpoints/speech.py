@@ -13,8 +13,8 @@ import numpy as np
 from anyio import to_thread
 
 from voxtui.audio.encoding import encode
-from voxtui.audio.pcm import as_pcm
 from voxtui.audio.resampling import resample
+from voxtui.dialogue.data import as_pcm
 from voxtui.dialogue.speech.clauses import clauses
 from voxtui.errors import ModelError
 from voxtui.serve.endpoints.transcriptions import check_model

@@ -40,8 +40,6 @@ FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 TIMES = ("segment",)
 """Values of timestamp_granularities: the recognisers report no times of words."""
 
-WITHOUT_EFFECT = frozenset(("chunking_strategy", "keywords", "prompt", "temperature"))
-
 REFUSED = frozenset(("include", "known_speaker_names", "known_speaker_references"))
 
 MEDIA = {"text": "text/plain", "srt": "text/plain", "vtt": "text/vtt"}
@@ -101,7 +99,7 @@ class Options:
                 raise _unsupported(name, value, "nothing")
             case "temperature":
                 _check_number(name, value)
-            case _:  # WITHOUT_EFFECT, or not OpenAI's
+            case _:  # without effect, or not OpenAI's
                 pass
         # Checked here and not at the end of the form: the first event may leave before that.
         if self.stream and self.response_format in ("srt", "vtt"):
@@ -205,6 +203,7 @@ class Transcriptions(Endpoint):
                 from_thread.run(answer.add, segment)
             if foreign and not answer.count:
                 raise HttpError(400, ForeignSpeech().message, param="file")
+            answer.left_out = len(foreign)
             return True
         except TooSlow:
             return False
@@ -351,6 +350,8 @@ class TranscriptionAnswer:
         self._sending = Lock()
         self._segments: list[TranscriptSegment] = []
         self._sent = 0
+        self.left_out = 0
+        """the number of segments without words, because they are in another language"""
 
     @property
     def count(self) -> int:
@@ -373,14 +374,14 @@ class TranscriptionAnswer:
     async def finish(self, seconds: float, stages: dict[str, float]) -> None:
         """Send the rest. `seconds` is the length of the sound; `stages` are in seconds."""
         text = " ".join(segment.text for segment in self._segments)
-        numbers = _numbers(seconds, stages)
+        numbers = {**_numbers(seconds, stages), "left_out": self.left_out}
         if self.options.stream:
             await self.catch_up()
-            done = {"type": "transcript.text.done", "text": text, "x_voxtral": numbers}
+            done = {"type": "transcript.text.done", "text": text, "x_voxtui": numbers}
             await self._exchange.event({**done, "usage": openai_types.usage(seconds)})
             await self._exchange.end()
             return
-        headers = {f"x-voxtral-{name.replace('_', '-')}": str(n) for name, n in numbers.items()}
+        headers = {f"x-voxtui-{name.replace('_', '-')}": str(n) for name, n in numbers.items()}
         headers["server-timing"] = ", ".join(f"{k};dur={v * 1000:.3f}" for k, v in stages.items())
         form = self.options.response_format
         media = MEDIA.get(form, "application/json")
@@ -415,7 +416,7 @@ class TranscriptionAnswer:
 
 
 def _numbers(seconds: float, stages: dict[str, float]) -> dict[str, float]:
-    """Return the numbers of the X-Voxtral headers. xRT is seconds of sound per second of work."""
+    """Return the numbers of the X-Voxtui headers. xRT is seconds of sound per second of work."""
     total = stages["total"]
     return {
         **{f"{stage}_ms": round(took * 1000, 3) for stage, took in stages.items()},

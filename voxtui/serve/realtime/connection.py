@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from voxtui.dialogue.data import Samples
     from voxtui.dialogue.timestamps import Turn
-    from voxtui.serve.access import ClientKeys
     from voxtui.serve.metrics import Metrics
+    from voxtui.serve.realtime.client_secrets import ClientKeys
     from voxtui.serve.realtime.output_buffer import OutputBuffer
     from voxtui.serve.shared_models import ModelSet, Pool
     from voxtui.settings.schema import Config
@@ -79,7 +79,7 @@ class Sessions:
         pool: Pool,
         config: Config,
         default: Settings,
-        client_keys: ClientKeys[Settings],
+        client_keys: ClientKeys,
         metrics: Metrics,
     ) -> None:
         self.metrics = metrics

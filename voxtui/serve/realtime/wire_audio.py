@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from voxtui.audio.pcm import as_pcm
 from voxtui.audio.resampling import Resampler
-from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame, SpeechChunk
+from voxtui.dialogue.data import (
+    FRAME_SAMPLES,
+    FRAME_SECONDS,
+    SAMPLE_RATE,
+    Frame,
+    SpeechChunk,
+    as_pcm,
+)
 from voxtui.dialogue.protocols import StopFlag
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.serve.realtime.output_buffer import Client, Sound

@@ -126,8 +126,7 @@ def time_in(place: str, now: datetime) -> datetime | None:
 
 @cache
 def _zones() -> dict[str, tuple[str, ...]]:  # takes some milliseconds, once
-    zones: dict[str, tuple[str, ...]] = {}
-    of_code: dict[str, tuple[str, ...]] = {}
+    zones, of_code = dict[str, tuple[str, ...]](), dict[str, tuple[str, ...]]()
     for line in _lines("zone.tab"):
         code, _, zone = line.split("\t")[:3]
         of_code[code] = (*of_code.get(code, ()), zone)

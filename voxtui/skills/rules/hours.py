@@ -36,9 +36,9 @@ def read_moment(text: str, now: datetime) -> datetime:
     wanted, position = _Moment(), 0
     while position < len(text):
         piece = _PIECE.match(text, position)
-        if piece is None or piece["later"] or (piece["clock"] and wanted.hour is not None):
+        if piece is None or piece["later"]:
             raise Ambiguous("When exactly?")
-        position, day = piece.end() + 1, wanted.day
+        position, day, hour = piece.end() + 1, wanted.day, wanted.hour
         if piece["span"]:
             moment = _after(piece["span"], now)
             if piece[0] == text:
@@ -57,7 +57,8 @@ def read_moment(text: str, now: datetime) -> datetime:
             wanted.day = now.date() if this == "this" else wanted.day
         else:
             _read_clock(re.sub(r"^(at|by) ", "", piece["clock"].lower()), wanted)
-        if day and wanted.day and day.weekday() != wanted.day.weekday():
+        days = day and wanted.day and day.weekday() != wanted.day.weekday()
+        if days or (hour is not None and hour % 12 != (wanted.hour or 0) % 12):
             raise Ambiguous("When exactly?")  # `tomorrow in 2 days`, not `Friday December 11th`
     return _resolve(wanted, now)
 

@@ -37,16 +37,14 @@ def understand(text: str, past: Past) -> Fact | None:
     new = [joke for joke in _jokes() if joke not in earlier]
     if not new:
         return Fact("joke", "", "I don't know any more jokes.")
-    said = (dict(matches(_FORMS, turn.user_text.strip(" .?!"))) for turn in past)
-    before = ["", *(requests["request"]["about"] for requests in said if "request" in requests)]
-    subject = request["about"] or before[-1]
+    subject = request["about"]
     fitting = [joke for joke in new if _is_about(joke, subject)]
     # Which one is drawn by what was said, so that a conversation can be repeated.
     draw = sum(map(ord, text)) + len(past)
     chosen = fitting or new
     joke = chosen[0 if fitting and subject else draw % len(chosen)].text
     missing = f"I know none about {subject}, but another: "
-    return Fact("joke", "", f"{missing * bool(request['about'] and not fitting)}{joke}")
+    return Fact("joke", "", f"{missing * bool(subject and not fitting)}{joke}")
 
 
 def _is_about(joke: Joke, subject: str) -> bool:

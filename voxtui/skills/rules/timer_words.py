@@ -21,7 +21,7 @@ _CHANGES, _TIMERS, _REMINDERS = english("timer_changes"), english("timers"), eng
 _RINGING = english("ringing")
 
 _REF = pattern(
-    r"{leading}(?P<every>all|every|both|each)?(?: (?:of|the|my|our|those|these))* ?"
+    r"{leading}(?P<every>all|every|both|each)?(?: (?:of|the|my|our|those|these|them)\b)* ?"
     r"(?P<before>(?:\S+ )*?){timer}"
     r"(?: (?:called|named|for|in(?! {span}$)|with the name) {leading}(?P<after>.+?))?"
 )
@@ -126,8 +126,5 @@ def ringing_orders(words: str) -> dict[str, float]:
     """Return the orders in `words` to what rings: `stop`, `clear`, or `snooze` with its seconds."""
     plain = strip_courtesy(normalise(words)).lower() or words.strip(" .!?").lower()
     plain = plain.replace("more minutes", "minutes more")
-    orders: dict[str, float] = {}
-    for kind, groups in matches(_RINGING, plain):
-        seconds = seconds_in(groups["span"]) if groups.get("span") else SNOOZE_SECONDS
-        orders[kind] = min(max(seconds, 1.0), 86_400.0)
-    return orders
+    said = ((kind, seconds_in(words.get("span", ""))) for kind, words in matches(_RINGING, plain))
+    return {kind: min(max(seconds or SNOOZE_SECONDS, 1.0), 86_400.0) for kind, seconds in said}

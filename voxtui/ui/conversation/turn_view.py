@@ -154,7 +154,7 @@ class TurnView:
             case Outcome.FAILED:
                 if self._request.muted and self._caption:  # words that were not understood
                     self._transcript.change(self._request, self._waveform)
-                self._remark("(no answer)")
+                self._remark("(broken off)" if self._visible else "(no answer)")
 
     def show_figure(self, figure: str) -> None:
         if self.reply is not None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from textual.widgets import Static
 
-MEND_KEY = "Enter"
-
 
 class Banner(Static):
     """Shows one problem at a time. The newest replaces the one before."""
@@ -16,12 +14,12 @@ class Banner(Static):
         """the action that solves the problem; empty for none"""
 
     def show(self, problem: str, remedy: str = "", action: str = "", error: bool = True) -> None:
-        """Show `problem`; MEND_KEY runs `action`, which `remedy` names.
+        """Show `problem`; Enter runs `action`, which `remedy` names.
 
         If not `error`, it asks for attention although everything works.
         """
         self.action = action
-        key = f"  {MEND_KEY}: {remedy}" if remedy else ""
+        key = f"  Enter: {remedy}" if remedy else ""
         self.update(f"{'✗' if error else '!'} {problem}{key}")
         self.set_class(not error, "attention")
         self.add_class("shown")
