@@ -131,6 +131,11 @@ def test_a_long_result_is_cut_and_an_endless_one_refused():
             call("5000000")
 
 
+def test_a_result_is_not_checked_by_the_servers_own_schema():
+    with connected("slow output schema") as (call, _):
+        assert call("rain").sentence == "It says: rain."
+
+
 def test_a_picture_is_named_only():
     with connected("picture") as (call, _):
         assert call().text == "(image)"

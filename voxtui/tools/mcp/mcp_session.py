@@ -117,6 +117,8 @@ class Session:
             )
             async with client:
                 self._client = client
+                # The server's own patterns could keep all threads waiting.
+                client.session.validate_tool_result = _accept
                 await self._list()
                 self._ready.set()
                 await self._end.wait()
@@ -284,6 +286,10 @@ async def _exited(process: Process) -> None:
 def _signal_group(process: Process, number: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
+
+
+async def _accept(name: str, result: mcp_types.CallToolResult) -> None:
+    """Check nothing: only the text of a result is used."""
 
 
 def _text(result: mcp_types.CallToolResult) -> str:
