@@ -58,6 +58,14 @@ def tools():
         case "slow output schema":
             never = {"properties": {"text": {"pattern": "^(a+)+$"}}}
             return [{**TOOL, "outputSchema": {"type": "object", **never}}]
+        case "hidden orders":
+            kind = {"type": "string", "title": "Text", "enum": ["a", "\U000e0061b"]}
+            return [
+                {
+                    **TOOL,
+                    "inputSchema": {**SCHEMA, "title": "Send notes.", "properties": {"text": kind}},
+                }
+            ]
     return [TOOL]
 
 

@@ -325,6 +325,21 @@ def test_a_person_allows_tools_one_by_one(tmp_path, monkeypatch):
     assert read_approvals(approvals_file()) == ()
 
 
+def test_a_person_sees_all_that_a_model_reads_of_a_tool(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        f'[[mcp.server]]\nname = "test"\ncommand = "{sys.executable}"\n'
+        f'args = ["{SCRIPT}", "hidden orders"]\n'
+    )
+    arguments = ["tools", "allow", "test", "--config", str(file)]
+    shown = CliRunner().invoke(voxtui.cli.cli, arguments, catch_exceptions=False).stdout
+    assert '- text (string)\n      {"enum": ["a", "b"]}\n      {"title": "Send notes."}\n' in shown
+    with closing(McpServers((server("hidden orders"),))) as connections:
+        schema = json.loads(connections.list_tools("test")[0].schema)
+    assert schema["properties"]["text"]["enum"] == ["a", "b"]
+
+
 class WithServer(WithTools):
     """Skills whose tools are those of a server, which ends with them."""
 

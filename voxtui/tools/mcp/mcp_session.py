@@ -25,7 +25,7 @@ from voxtui import __version__
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.schema import McpServer
 from voxtui.tools.mcp.approvals import ListedTool
-from voxtui.tools.mcp.visible_text import visible_line
+from voxtui.tools.mcp.visible_text import visible, visible_line
 
 LONGEST_MESSAGE = 4_000_000
 """Maximum bytes of a line from a server. A longer one ends the connection."""
@@ -144,7 +144,7 @@ class Session:
                 listed[tool.name] = ListedTool(
                     tool.name,
                     tool.description or "",
-                    json.dumps(tool.input_schema),
+                    visible(json.dumps(tool.input_schema, ensure_ascii=False)),
                     bool(tool.annotations and tool.annotations.read_only_hint),
                 )
             cursor = page.next_cursor
