@@ -253,6 +253,22 @@ def test_a_corrected_turn_replaces_the_one_that_was_stored(stored):
 
 
 @pytest.mark.parametrize("times", [1, 2])
+def test_an_answer_that_a_new_conversation_cuts_off_is_stored_though_the_program_ends(
+    stored, times
+):
+    local = Local()
+    local.engine.load()
+    local.session.choose("session.keep", True)
+    answered(local, said("One.", 1))
+    local.engine.begin()
+    for _ in range(times):
+        local.session.new_conversation()
+    local.engine.past = (said("One.", 1), said("Two.", 2, "It is"))  # it leaves no history any more
+    local.session.close()
+    assert words_in(stored) == [["One.", "Two."]]
+
+
+@pytest.mark.parametrize("times", [1, 2])
 def test_an_undone_new_conversation_goes_on_in_its_own_place(stored, times):
     local = Local()
     local.engine.load()

@@ -202,7 +202,7 @@ def build_detector(config: Config) -> SpeechDetector:
 def build_brain(
     config: Config, notify: Notify, may_download: frozenset[str] = NO_DOWNLOAD
 ) -> Fallbacks[Brain]:
-    """Return the makers of the brain, best first; a named one is made now. Raises ModelError."""
+    """Return the makers of the brain, best first. Raises ModelError if a named one is missing."""
     embedded = partial(_embedded, config, notify, CHAT in may_download)
     voxtral = partial(_voxtral, config, notify, VOXTRAL in may_download)
     on_gpu = partial(_voxtral_on_gpu, config, notify)
@@ -213,7 +213,7 @@ def build_brain(
         "remote": Fallbacks((partial(_remote, config, notify),)),
     }
     chosen = loaders[config.brain.name]
-    return chosen if config.brain.name == "auto" else chosen.with_first_made()
+    return chosen if config.brain.name == "auto" else chosen.checked()
 
 
 def build_voice(config: Config, may_download: bool = False) -> Fallbacks[Voice] | None:
@@ -233,7 +233,7 @@ def build_voice(config: Config, may_download: bool = False) -> Fallbacks[Voice] 
     if config.voice.engine == "none":
         return None
     chosen = loaders[config.voice.engine]
-    return chosen if config.voice.engine == "auto" else chosen.with_first_made()
+    return chosen if config.voice.engine == "auto" else chosen.checked()
 
 
 def _embedded(config: Config, notify: Notify, download_chat: bool) -> Brain:

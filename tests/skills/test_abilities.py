@@ -37,6 +37,9 @@ def test_a_request_for_words_about_a_thing_is_no_request_for_the_thing() -> None
         "Get me a pizza recipe.",
         "Get me a song about coffee",
         "Book recommendations for a train",
+        "Call my startup something catchy",
+        "Can you write letters?",
+        "Print this in capitals",
     ):
         assert about_itself(words, "", Config()) is None
     for words in ("Get me a pizza.", "Order a large pizza for two", "Get me a taxi home"):

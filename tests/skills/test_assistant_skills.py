@@ -309,6 +309,23 @@ def test_words_stop_what_rings(tmp_path, clock, words):
         skills.close()
 
 
+def test_what_still_runs_is_stopped_by_its_name_and_after_what_rang(tmp_path, clock):
+    skills, events = started(tmp_path, clock)
+    try:
+        ask(skills, "Set a tea timer for ten minutes")
+        ask(skills, "Set a rice timer for twenty minutes")
+        ask(skills, "Set a pasta timer for thirty minutes")
+        clock.later(minutes=10)
+        events.until(Rang)
+        assert ask(skills, "Stop the rice timer") == "The rice timer is cancelled."
+        assert skills.rang and ask(skills, "Stop the timer") == "Okay."
+        events.until(CountdownsChanged, lambda e: len(e.countdowns) == 1)
+        clock.later(seconds=20)
+        assert ask(skills, "Stop the timer") == "The pasta timer is cancelled."
+    finally:
+        skills.close()
+
+
 def test_yes_answers_the_brain_soon_after_something_rang(tmp_path, clock):
     skills, events = started(tmp_path, clock)
     try:

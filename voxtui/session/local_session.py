@@ -124,7 +124,7 @@ class LocalSession(UserSession):
 
     def close(self, seconds: float | None = None) -> None:
         super().close(seconds)
-        self.conversation.store()
+        self.conversation.store_rest()
         self.log.close(seconds)
 
     # Events.
