@@ -68,6 +68,7 @@ def difference(old: Sequence[Turn], new: Sequence[Turn], headline: Headline) -> 
         after - before
         for clip, turns in _by_clip(new, headline).items()
         for before, after in zip(_by_clip(old, headline).get(clip, []), turns, strict=False)
+        if before is not None and after is not None
     ]
     if not values:
         return None
@@ -78,12 +79,10 @@ def difference(old: Sequence[Turn], new: Sequence[Turn], headline: Headline) -> 
     return Difference(len(values), float(np.median(values)), float(low), float(high))
 
 
-def _by_clip(turns: Sequence[Turn], headline: Headline) -> Mapping[str | None, list[float]]:
-    by_clip: defaultdict[str | None, list[float]] = defaultdict(list)
+def _by_clip(turns: Sequence[Turn], headline: Headline) -> Mapping[str | None, list[float | None]]:
+    by_clip: defaultdict[str | None, list[float | None]] = defaultdict(list)
     for turn in turns:
-        value = headline.of(turn)
-        if value is not None:
-            by_clip[turn.clip].append(value)
+        by_clip[turn.clip].append(headline.of(turn))
     return by_clip
 
 
