@@ -35,7 +35,7 @@ from voxtui.errors import InputError, ModelError
 from voxtui.session.local_session import LocalSession
 from voxtui.session.removed_turn import put_back, remove_turn
 from voxtui.session.user_session import ClipEnded, NotAllowed, UserSession
-from voxtui.settings.schema import Config, SessionConfig
+from voxtui.settings.schema import Config, SessionConfig, ToolsConfig
 from voxtui.settings.sources import load_config
 from voxtui.storage.conversation_database import Conversations, history_file
 
@@ -253,6 +253,22 @@ def test_a_corrected_turn_replaces_the_one_that_was_stored(stored):
 
 
 @pytest.mark.parametrize("times", [1, 2])
+def test_an_answer_that_a_new_conversation_cuts_off_is_stored_though_the_program_ends(
+    stored, times
+):
+    local = Local()
+    local.engine.load()
+    local.session.choose("session.keep", True)
+    answered(local, said("One.", 1))
+    local.engine.begin()
+    for _ in range(times):
+        local.session.new_conversation()
+    local.engine.past = (said("One.", 1), said("Two.", 2, "It is"))  # it leaves no history any more
+    local.session.close()
+    assert words_in(stored) == [["One.", "Two."]]
+
+
+@pytest.mark.parametrize("times", [1, 2])
 def test_an_undone_new_conversation_goes_on_in_its_own_place(stored, times):
     local = Local()
     local.engine.load()
@@ -422,6 +438,22 @@ def test_listing_devices_on_a_thread_is_the_only_way_to_reach_the_sound_system()
     local.session.rescan_devices()
     local.session.choose("voice.speed", 1.2)
     assert listed_on == []
+
+
+def test_a_conversation_begins_with_the_newest_notes(tmp_path):
+    notes = tmp_path / "notes.md"
+    notes.write_text("".join(f"- Note number {number}.\n" for number in range(2_000)))
+    config = Config(tools=ToolsConfig(notes_file=str(notes), read_notes=True))
+    local = LocalSession(engine_on_fakes, queue.SimpleQueue().put, config)
+    try:
+        local.start()
+        until(lambda: local.engine.past)
+        (turn,) = local.engine.past
+        kept = [line for line in str(turn.user_input).splitlines() if "number" in line]
+        assert 500 < len(kept) < 2_000
+        assert kept == [f"- Note number {number}." for number in range(2_000)][-len(kept) :]
+    finally:
+        local.close()
 
 
 def test_a_removed_turn_leaves_history_and_record_and_comes_back_in_its_place():

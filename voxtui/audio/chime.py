@@ -38,7 +38,7 @@ class Chime:
 
         self.at = at
         """the monotonic time of the chime"""
-        self._rate = rate
+        self.rate = rate
         sound = bells(rate)
         fade = np.linspace(1.0, VOICE_GAIN, round(FADE_SECONDS * rate), dtype=np.float32)
         gain = np.full(len(sound), VOICE_GAIN, np.float32)
@@ -66,7 +66,7 @@ class Chime:
         start, (sound, gain) = 0, self._wave
         if not self._position:
             if segment.began_at is not None:
-                start = max(0, round((self.at - segment.began_at) * self._rate) - segment.written)
+                start = max(0, round((self.at - segment.began_at) * self.rate) - segment.written)
             elif now < self.at:
                 return samples
         count = min(len(samples) - start, len(sound) - self._position)
@@ -83,7 +83,7 @@ class Chime:
         import numpy as np
 
         position, (sound, gain) = self._position, self._wave
-        end = position + round(FADE_SECONDS * self._rate) if position else 0
+        end = position + round(FADE_SECONDS * self.rate) if position else 0
         sound, gain = sound[:end].copy(), gain[:end].copy()
         down = np.linspace(1.0, 0.0, len(sound) - position, dtype=np.float32)
         sound[position:] *= down

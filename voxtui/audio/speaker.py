@@ -82,7 +82,7 @@ class SounddeviceSpeaker:
         self._playback: Playback | None = None
         self._resampler: Resampler | None = None
         self._stream: Any = None
-        self._rate = 48_000.0  # a likely one: a chime may be made before the device opens
+        self._rate = 48_000.0
         self._channels = 1
         self._drain = 0
         """the samples of silence still to be written after the last words"""
@@ -107,6 +107,9 @@ class SounddeviceSpeaker:
 
         opened = open_stream(self._wanted, "output", make)
         self._stream, self.name, self._rate, self._channels = opened
+        # It was made while the rate was a guess, or that of another device.
+        if self._chime is not None and self._chime.rate != self._rate:
+            self._chime = Chime(self._chime.at, self._rate)
         self._lost, self._closing = None, False
         self._drain, self._segment = 0, PlayedSegment(self._rate)
         self._writer = threading.Thread(target=self._write, name="voxtui-speaker", daemon=True)

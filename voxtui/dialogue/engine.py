@@ -329,16 +329,22 @@ class Engine:
             warm_up(self._detectors, self._listener.name_detector)
             self._components.load(self._dialogue.loading_options)
         except VoxtuiError as error:
-            self._components.devices.close()
-            self._emit(LoadFailed(error))
+            self._fail(error)
             return
         self._emit(self._components.loaded())
         self._dialogue.enter(State.READY)
         self._turns.prefill.warn_of_sending(self._history.past)
         self._turns.prefill.read_history()
 
+    def _fail(self, error: VoxtuiError) -> None:
+        self._components.devices.close()
+        self._emit(LoadFailed(error))
+
     def _replace_parts(self, change: commands.ReplaceComponents) -> None:
-        """Use the components of `change`; if one of them fails, keep all present ones."""
+        """Use the components of `change`; if one of them fails, keep all present ones.
+
+        If the present brain cannot be loaded again either, the start counts as failed.
+        """
         self._turns.idle.end()  # it uses the brain, which may be closed
         if self._dialogue.state is State.LOADING:  # the start failed
             self._components.adopt(change)
@@ -353,6 +359,9 @@ class Engine:
             changed = True
         except VoxtuiError as error:
             self._emit(ChangeFailed(error))
+            if not self._dialogue.config.loaded_brain:
+                self._fail(error)
+                return
         self._emit(self._components.loaded(changed))
         self._dialogue.enter(State.READY)
         if change.brain is not None:

@@ -26,10 +26,10 @@ class Fallbacks(Generic[P]):
     """whether a failed first maker is final, because the user named it; the others then serve only
     after the loss of what it made"""
 
-    def with_first_made(self) -> Fallbacks[P]:
-        """Make the first one now, and return makers that begin with it. Raises ModelError."""
-        first = self.makers[0]()
-        return Fallbacks((lambda: first, *self.makers[1:]), self.first_only)
+    def checked(self) -> Fallbacks[P]:
+        """Return these makers if the first one can be made. Raises ModelError."""
+        self.makers[0]().close()
+        return self
 
     def make(self) -> P:
         """Make the first one that can be made, without loading it. Raises ModelError."""

@@ -49,7 +49,7 @@ def run(
         import uvicorn
 
         from voxtui.serve.app import build_app, model_name
-        from voxtui.serve.server import AnnouncingServer
+        from voxtui.serve.server import AnnouncingServer, end_process
         from voxtui.serve.shared_models import warm_pool
         from voxtui.serve.timeouts import HttpProtocol, WebSocketProtocol
     except ImportError as error:
@@ -94,7 +94,7 @@ def run(
             )
             with suppress(KeyboardInterrupt):  # uvicorn has drained and raises it again
                 server.run(sockets=[listener])
-            os._exit(0)  # closing eight sets takes seconds, and they have nothing to save
+            end_process()  # closing eight sets takes seconds, and they have nothing to save
 
 
 def check_memory(config: Config) -> str:

@@ -19,6 +19,8 @@ from voxtui.serve.realtime.connection import DRAIN_SECONDS
 if TYPE_CHECKING:
     from voxtui.serve.realtime.calls import Calls
 
+MOST_FILES = 65_536
+
 LAST_SECONDS = 6.0
 """Time after which the process ends, even inside native code."""
 
@@ -59,7 +61,16 @@ class AnnouncingServer(uvicorn.Server):
         """Stop after SIGINT or SIGTERM. Main thread."""
         if not self.should_exit:
             # A call into a model cannot be stopped, and Python waits for its thread.
-            last = threading.Timer(LAST_SECONDS, os._exit, (0,))
+            last = threading.Timer(LAST_SECONDS, end_process)
             last.daemon = True
             last.start()
         super().handle_exit(sig, frame)
+
+
+def end_process() -> None:
+    """End this process, and first those of its chat models, which end with their standard input.
+
+    The system would close that only after it has freed the memory of this process.
+    """
+    os.closerange(3, MOST_FILES)
+    os._exit(0)

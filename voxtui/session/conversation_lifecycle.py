@@ -56,6 +56,12 @@ class Conversation:
         if self._left:
             self._store(self._left.popleft(), past)
 
+    def store_rest(self) -> None:
+        """Store the end, once the engine is closed: it may not have taken a NewConversation."""
+        past = self._session.engine.past
+        cut_off = self._left and any(turn.number > 0 for turn in past)
+        self._store(self._left[0] if cut_off else self._log.current, past)
+
     def _store(self, conversation: StoredConversation, past: Past) -> None:
         turns = self._record.turns.copy().items()
         answered_by = {n: turn.result.brain if turn.result else "" for n, turn in turns}

@@ -94,7 +94,6 @@ class MainScreen(TalkScreen):
         self._do(self.session.new_conversation)
         self._removed = None
         self.turns.forget()
-        self.transcript.clear()
         self.status.begin_conversation()
 
     def action_history(self, words: str = "") -> None:
@@ -153,7 +152,7 @@ class MainScreen(TalkScreen):
         except NotAllowed as refused:
             self._refuse(refused)
         else:
-            self.transcript.restore()
+            self.turns.restore()
 
     def action_snooze(self) -> None:
         if not self.session.post(Silence(snooze=True)):

@@ -82,7 +82,7 @@ class HibariVoice:
             model.vocab = json.loads((Path(hibari.tts.ASSETS) / "vocab.json").read_bytes())
             for clause in WARM_UP:
                 self._model(clause, speed=self._speed, seed=0)
-        except (ImportError, RuntimeError, MemoryError) as error:
+        except Exception as error:  # those of onnxruntime share no base class
             raise ModelError(
                 f"The embedded voice did not load: {error}.", "`voxtui doctor` says more."
             ) from error

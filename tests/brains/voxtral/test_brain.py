@@ -40,6 +40,7 @@ from voxtui.brains.voxtral.prompt import (
     WINDOW_TOKENS,
     Detokenizer,
     PromptClip,
+    PromptHistory,
     PromptTurn,
     Tekken,
     chat,
@@ -435,6 +436,21 @@ def test_a_conversation_longer_than_the_context_loses_its_oldest_turns(
     monkeypatch.setattr(brain.generator.decoder, "longest", 700)
     assert answered(brain, past, utterance(0.6, 25))
     assert len([e for e in brain.generator.cache.held if e < 0]) == WINDOW_TOKENS
+
+
+def test_an_attached_text_is_left_out_last_and_the_user_is_told(directory: Path) -> None:
+    said: list[str] = []
+    history = PromptHistory(Tekken(directory), "Be brief.", said.append)
+    text = PastTurn("a long text " * 50, None, (Token("Read."),), attached=True)
+    past = [text, *(PastTurn(f"question {n}", None, (Token("Yes."),)) for n in range(3))]
+
+    def prompt(past: Past, longest: int) -> list[int]:
+        return history.prompt(past, "and now?", ReplyOptions(), longest)[0]
+
+    whole = prompt([text, past[-1]], 10_000)
+    assert prompt(past, len(whole)) == whole and not said
+    assert prompt(past, 100) == prompt(past, 100) == prompt((), 10_000)
+    assert said == ["Voxtral has no room for all attached texts, and leaves the oldest out."]
 
 
 @pytest.mark.slow

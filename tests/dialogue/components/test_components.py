@@ -19,8 +19,9 @@ from tests.fakes import (
     frames,
 )
 from voxtui.dialogue.engine import Engine
-from voxtui.dialogue.engine_commands import Release, SendText, Talk
+from voxtui.dialogue.engine_commands import Release, ReplaceComponents, SendText, Talk
 from voxtui.dialogue.events import (
+    ChangeFailed,
     Event,
     Loaded,
     LoadFailed,
@@ -34,6 +35,7 @@ from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.protocols import DEFAULT_OPTIONS, Progress, ReplyOptions
 from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.errors import ModelError, ModelLost, NoGpu
+from voxtui.settings.schema import Config
 
 LOST = ModelLost("The GPU failed.", "A restart brings it back.")
 
@@ -188,6 +190,50 @@ def test_a_brain_that_is_lost_while_it_transcribes_is_replaced_too() -> None:
         engine.post(Release(10.4))
         assert finished(events).outcome is Outcome.ANSWERED
         assert loaded(events).brain == "scripted brain"
+
+
+def test_a_brain_is_closed_before_the_next_one_is_loaded_and_loaded_again_if_that_fails() -> None:
+    in_memory: list[ScriptedBrain] = []
+
+    class Large(ScriptedBrain):
+        def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
+            assert not in_memory and not self.closed
+            in_memory.append(self)
+
+        def close(self) -> None:
+            super().close()
+            in_memory[:] = [brain for brain in in_memory if brain is not self]
+
+    class Failing(Large):
+        def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
+            super().warm_up(progress, options)
+            raise OUT_OF_MEMORY
+
+    with running(brain=Fallbacks((Large,))) as (engine, events):
+        until_ready(events)
+        for brains in (Fallbacks((Large,)), Fallbacks((Failing,))):
+            engine.post(ReplaceComponents(Config(), brain=brains))
+            until_ready(events)
+        assert events.of(ChangeFailed) == [ChangeFailed(OUT_OF_MEMORY)]
+        engine.post(SendText("anybody?"))
+        assert finished(events).outcome is Outcome.ANSWERED
+
+
+def test_if_the_former_brain_does_not_load_again_the_start_has_failed() -> None:
+    class Once(ScriptedBrain):
+        def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
+            if self.closed:
+                raise ModelError("Its file is gone.")
+
+    with running(brain=Once()) as (engine, events):
+        until_ready(events)
+        engine.post(ReplaceComponents(Config(), brain=Fallbacks((Damaged,))))
+        failed = events.until(LoadFailed)
+        assert isinstance(failed, LoadFailed) and str(failed.error) == "Its file is gone."
+        engine.post(ReplaceComponents(Config(), brain=Fallbacks((Best,))))
+        until_ready(events)
+        engine.post(SendText("anybody?"))
+        assert finished(events).outcome is Outcome.ANSWERED
 
 
 def test_a_brain_that_fails_without_being_lost_is_kept() -> None:

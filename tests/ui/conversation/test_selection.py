@@ -93,7 +93,6 @@ async def test_a_new_conversation_leaves_nothing_to_select():
         await answer(s)
         await s.pilot.press("up")
         s.app.turns.forget()
-        s.app.transcript.clear()
         await s.pilot.press("up")
         await s.settle()
         assert s.app.turns.selected is None

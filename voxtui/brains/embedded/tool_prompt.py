@@ -187,7 +187,9 @@ def _shape(tool: Tool) -> str:
     if tool.examples:
         return tool.examples[0][1]
     properties = _table(json.loads(tool.schema), "properties")
-    names = (f'"{name}": {_table(properties, name).get("type", "value")}' for name in properties)
+    types = ((name, _table(properties, name).get("type")) for name in properties)
+    known = ("object", "array", *_BASICS)  # any other text could fake lines of the prompt
+    names = (f'"{name}": {kind if kind in known else "value"}' for name, kind in types)
     return f"{{{', '.join(names)}}}"
 
 
@@ -209,7 +211,7 @@ def grammar(tools: Sequence[Tool], may_decline: bool, words: str = "") -> str:
     rules: dict[str, str] = {}
     for number, tool in enumerate(tools):
         schema: Mapping[str, Any] = json.loads(tool.schema)
-        arguments = _Arguments(schema).object(schema)
+        arguments = _Arguments(schema, rules).object(schema)
         rules[f"t{number}"] = f"{_literal(f'!{tool.name} ')} {arguments}"
     calls = " | ".join(f"t{number}" for number in range(len(tools)))
     rules["root"] = f'"no" | {calls}' if may_decline else calls
@@ -245,8 +247,8 @@ class _Arguments:
     value.
     """
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root = root
+    def __init__(self, root: Mapping[str, Any], rules: dict[str, str]) -> None:
+        self._root, self._rules = root, rules
         self._room = MOST_VALUES
 
     def object(self, schema: Mapping[str, Any], depth: int = 0) -> str:
@@ -263,6 +265,9 @@ class _Arguments:
         if required:
             rest = "".join(f' (", " {pairs[name]})?' for name in optional)
             return f'"{{" {first}{rest} "}}"'
+        for name in optional:  # a rule of its own, because each chain before it repeats it
+            rule = f"p{len(self._rules)}"
+            self._rules[rule], pairs[name] = pairs[name], rule
         chains = [
             " ".join((pairs[name], *(f'(", " {pairs[more]})?' for more in optional[place + 1 :])))
             for place, name in enumerate(optional)

@@ -196,23 +196,15 @@ class Tekken:
             return ToolCall("")
 
 
-def offered(options: ReplyOptions) -> tuple[Tool, ...]:
-    """Return the tools that may be called: any of them, as no words are known to match triggers."""
-    return tuple(
-        tool
-        for tool in options.tools
-        if tool.line and not tool.heard and options.tool_choice in ("auto", "required", tool.name)
-    )
-
-
 class PromptHistory:
     """Makes the prompts of a conversation, in which the user's voice stays sound.
 
     An utterance is always the same clip, so it is encoded once. Runs on the model's thread.
     """
 
-    def __init__(self, tekken: Tekken, instruction: str) -> None:
-        self._tekken, self._instruction = tekken, instruction
+    def __init__(self, tekken: Tekken, instruction: str, notify: Callable[[str], object]) -> None:
+        self._tekken, self._instruction, self._notify = tekken, instruction, notify
+        self._told = False
         self._numbers = itertools.count()
         self._clips: list[tuple[Utterance, PromptClip]] = []
 
@@ -224,9 +216,13 @@ class PromptHistory:
         longest: int,
         calls: Sequence[FinishedCall] = (),
     ) -> tuple[PromptIds, list[PromptClip]]:
-        """Return the prompt and its clips. Drops the oldest turns of a past that is too long."""
+        """Return the prompt and its clips. Drops the oldest turns of a past that is too long.
+
+        An attached text is dropped last, and the user is told.
+        """
+        past = list(past)
         system = self._instruction if options.instruction is None else options.instruction
-        encode, tools = self._tekken.encode, offered(options)
+        encode, tools = self._tekken.encode, options.offered()
         while True:
             exchanges = [
                 PromptTurn(self._part(turn.user_input), self._reply(turn), turn.clock, turn.calls)
@@ -236,7 +232,12 @@ class PromptHistory:
             prompt = chat(encode, system, exchanges, now, options.clock, tools, calls)
             if len(prompt) <= longest or not past:
                 break
-            past = past[1:]
+            oldest = next((i for i, turn in enumerate(past) if not turn.attached), 0)
+            if past.pop(oldest).attached and not self._told:
+                self._told = True
+                self._notify(
+                    "Voxtral has no room for all attached texts, and leaves the oldest out."
+                )
         clips = [s for s in (*(e.user_input for e in exchanges), now) if isinstance(s, PromptClip)]
         numbers = {clip.number for clip in clips}
         self._clips = [(whose, clip) for whose, clip in self._clips if clip.number in numbers]

@@ -22,7 +22,7 @@ from voxtui.dialogue.protocols import (
 )
 from voxtui.dialogue.speech.reply_speech import VoiceWorker, voice_workers
 from voxtui.dialogue.timestamps import Timestamps
-from voxtui.errors import ModelError, ModelLost, NoGpu, RemoteError
+from voxtui.errors import ModelError, ModelLost, NoGpu, RemoteError, VoxtuiError
 from voxtui.settings.schema import Config
 
 CHECK_RATE, CHECK_SECONDS = 48_000, 0.25
@@ -115,6 +115,7 @@ class Components:
     ) -> Timestamps:
         """Use the components of `change` once all are ready for `options`; close what they replace.
 
+        A brain is closed first, because two may exceed the memory, and loaded again on a failure.
         Returns the timestamps of the tone that a new speaker plays until `stopped` is set. On a
         VoxtuiError it closes the components of `change` and keeps those in use.
         """
@@ -129,7 +130,7 @@ class Components:
             if voices is not None:
                 worker = self._load_voice(voices, change.config)
             if change.brain is not None:
-                self._use_brain(fallbacks_of(change.brain), options)
+                self._replace_brain(fallbacks_of(change.brain), options)
         except BaseException:
             for part in (change.microphone, change.speaker, change.voice, change.brain):
                 if not isinstance(part, str | Fallbacks | None):
@@ -150,10 +151,8 @@ class Components:
         if change.voice is not None:
             self._use_voice(_voices(change), None)
         if change.brain is not None:
-            if self._brain is not None:
-                self._brain.close()
-            self._brain, self._brains = None, fallbacks_of(change.brain)
-            self._config.loaded_brain = ""
+            self._close_brain()
+            self._brains = fallbacks_of(change.brain)
 
     def replace_lost_brain(self, reason: ModelLost, options: ReplyOptions) -> None:
         """Load the next brain for `options`; the lost one stays if no other can be loaded."""
@@ -197,6 +196,19 @@ class Components:
         if self.voice is not None:
             self.voice.close()
         self._voices, self.voice = voices, worker
+
+    def _close_brain(self) -> None:
+        if self._brain is not None:
+            self._brain.close()
+        self._brain, self._config.loaded_brain = None, ""
+
+    def _replace_brain(self, brains: Fallbacks[Brain], options: ReplyOptions) -> None:
+        self._close_brain()
+        try:
+            self._use_brain(brains, options)
+        except VoxtuiError:
+            self._use_brain(self._brains, options, patient=True)
+            raise
 
     def _use_brain(
         self, brains: Fallbacks[Brain], options: ReplyOptions, patient: bool = False

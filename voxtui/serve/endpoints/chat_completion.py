@@ -18,7 +18,10 @@ from voxtui.serve.function_tools import Function, tools_of
 from voxtui.serve.openai_types import HttpError, decoded
 
 LONGEST_TEXT = 4000
-"""Maximum characters of all messages. The embedded model reads them in one context."""
+"""Maximum characters of all messages and calls. The embedded model reads them in one context."""
+
+MOST_SOUNDS = 32
+"""Maximum sounds of all messages. Each may last audio.max_utterance_s, and is recognised."""
 
 JSON_ONLY = "Answer with JSON only."
 """The instruction for a client that requests JSON and sends no instruction."""
@@ -167,11 +170,16 @@ class ChatCompletion(msgspec.Struct):
         parts = [part for message in self.messages for part in message.parts]
         if unknown := {part.type for part in parts} - {"text", "input_audio"}:
             raise HttpError(400, f"{min(unknown)!r} is not supported.", param="messages")
-        if sum(len(part.text) for part in parts) > LONGEST_TEXT:
+        made = [call.function for message in self.messages for call in message.tool_calls or ()]
+        texts = [part.text for part in parts] + [call.name + call.arguments for call in made]
+        if sum(map(len, texts)) > LONGEST_TEXT:
             raise HttpError(
                 400, f"The messages have more than {LONGEST_TEXT} characters.", param="messages",
                 code="context_length_exceeded",
             )  # fmt: skip
+        if sum(part.input_audio is not None for part in parts) > MOST_SOUNDS:
+            message = f"The messages have more than {MOST_SOUNDS} sounds."
+            raise HttpError(400, message, param="messages")
         if (form := self.response_format) is not None and form.type == "json_schema":
             if form.json_schema is None:
                 raise HttpError(

@@ -17,7 +17,7 @@ from voxtui.serve.realtime.protocol import (
     TruncateItem,
     item_of,
 )
-from voxtui.serve.realtime.session_settings import invalid
+from voxtui.serve.realtime.session_settings import LONGEST_TEXT, invalid
 
 if TYPE_CHECKING:
     from voxtui.dialogue.engine import Engine
@@ -71,6 +71,13 @@ class Conversation:
         """Add a text, a call or its result. Return its item."""
         item = item_of(event.item)
         place, after = self._place(item, event.previous_item_id)
+        if (
+            item.role == "system"
+            and sum(map(len, [*self.system_texts, item.text or ""])) > LONGEST_TEXT
+        ):
+            raise invalid(
+                f"All system items hold {LONGEST_TEXT} characters at most.", "item.content"
+            )
         if item.kind == "function_call_output":
             call = self._call(item.call_id)
             made = ToolCall(tool_name(call.name), call.text or "", call.call_id)

@@ -15,8 +15,10 @@ import msgspec
 from msgspec import Meta
 
 from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
+from voxtui.serve.function_tools import Name
 from voxtui.serve.openai_types import NOT_JSON
 from voxtui.serve.realtime.session_settings import (
+    LONGEST_TEXT,
     Json,
     Settings,
     converted,
@@ -174,21 +176,25 @@ class _Part(msgspec.Struct, forbid_unknown_fields=True):
     detail: str | None = None
 
 
+ShortText = Annotated[str, Meta(max_length=256)]
+Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
+
+
 class _OfClient(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="type"):
-    id: str | None = None
+    id: ShortText | None = None
     object: Literal["realtime.item"] = "realtime.item"
     status: Literal["completed", "incomplete", "in_progress"] = "completed"
 
 
 class _Call(_OfClient, tag="function_call"):
-    name: str
-    arguments: str
-    call_id: str
+    name: Name
+    arguments: Text
+    call_id: ShortText
 
 
 class _Result(_OfClient, tag="function_call_output"):
-    call_id: str
-    output: str
+    call_id: ShortText
+    output: Text
 
 
 class _Message(_OfClient, tag="message"):
@@ -224,9 +230,12 @@ def _text_of(item: _Message) -> str:
         if part.type not in PARTS[item.role]:
             raise invalid(f"The role {item.role} has no {part.type!r}.", "item.content")
         texts.append(part.text or part.transcript or "")
-    if not "".join(texts).strip():
+    text = "\n".join(texts)
+    if not text.strip():
         raise invalid("The item holds no text.", "item.content")
-    return "\n".join(texts)
+    if len(text) > LONGEST_TEXT:
+        raise invalid(f"An item holds {LONGEST_TEXT} characters at most.", "item.content")
+    return text
 
 
 @dataclass(slots=True, eq=False)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from voxtui.audio.pcm import PcmStream
 from voxtui.dialogue import events
-from voxtui.dialogue.data import MICROPHONE, Frame
+from voxtui.dialogue.data import FRAME_SECONDS, MICROPHONE, Frame
 from voxtui.dialogue.engine_commands import Answer, Cancel, Release, Sync, UseReplyOptions
 from voxtui.dialogue.timestamps import Milestone
 from voxtui.serve.function_tools import call_id, function_name
@@ -78,6 +78,10 @@ class Answering:
     commits: list[tuple[protocol.Commit, list[Frame]]] = field(
         default_factory=list[tuple[protocol.Commit, list[Frame]]]
     )
+
+    @property
+    def waiting_seconds(self) -> float:
+        return sum(map(len, (self.held, *(frames for _, frames in self.commits)))) * FRAME_SECONDS
 
 
 class RealtimeSession:
@@ -212,8 +216,11 @@ class RealtimeSession:
         if not data:
             raise invalid("The audio is empty.", "audio")
         most = self._config.audio.max_utterance_s
-        if self._settings.detection is None and self._input.seconds + len(data) / 2 / RATE > most:
-            raise invalid(f"An utterance lasts {most:g} s at most. Commit or clear it.", "audio")
+        waiting = self._phase.waiting_seconds if isinstance(self._phase, Answering) else 0.0
+        seconds = waiting + self._input.seconds + len(data) / 2 / RATE
+        if (self._settings.detection is None or waiting) and seconds > most:
+            how = "Wait for response.done" if waiting else "Commit or clear it"
+            raise invalid(f"{most:g} s of sound may wait at most. {how}.", "audio")
         self._hear(self._pcm.feed(data))
 
     def _hear(self, samples: Samples) -> None:
@@ -225,6 +232,8 @@ class RealtimeSession:
                 self._input.record()
         elif isinstance(phase, Answering) and not detection.interrupt_response:
             phase.held += frames
+            # The sound of a track cannot be refused.
+            del phase.held[: -round(self._config.audio.max_utterance_s / FRAME_SECONDS)]
         else:
             self._detect_in(frames)
 

@@ -20,8 +20,9 @@ from voxtui.settings.schema import VadConfig
 RATE = 24_000
 """Sample rate in Hz, in both directions."""
 
-LONGEST_INSTRUCTIONS = 4000
-"""Maximum characters. The embedded model reads them with the conversation in one context."""
+LONGEST_TEXT = 4000
+"""Maximum characters of the instructions, of an item, and of all system items. The embedded model
+reads them with the conversation in one context."""
 
 SESSION_SECONDS = 3600
 
@@ -130,7 +131,7 @@ class Audio(_Struct, frozen=True):
 class Settings(_Struct, frozen=True):
     model: str
     audio: Audio
-    instructions: Annotated[str, Meta(max_length=LONGEST_INSTRUCTIONS)] = ""
+    instructions: Annotated[str, Meta(max_length=LONGEST_TEXT)] = ""
     type: Literal["realtime", "transcription"] = "realtime"
     output_modalities: Annotated[
         list[Literal["audio", "text"]], Meta(min_length=1, max_length=1)

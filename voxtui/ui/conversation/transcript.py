@@ -131,12 +131,13 @@ class Transcript(DrawnEntries, can_focus=True):
         with self._rearranging():
             self.entries[:] = [entry for entry in self.entries if id(entry) not in gone]
 
-    def clear(self) -> None:
-        """Drop all entries; `restore` brings them back. A welcome may be shown again."""
-        if self._begun:
+    def clear(self) -> bool:
+        """Drop all entries. A welcome may be shown again. Return True if `restore` undoes that."""
+        begun, self._begun = self._begun, False
+        if begun:
             self._dropped = [*self.entries]
-        self._begun = False
         self._replace(())
+        return begun
 
     def restore(self) -> None:
         if self._dropped:

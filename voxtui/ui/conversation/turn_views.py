@@ -40,6 +40,7 @@ class TurnViews:
         """the number of the newest turn, or 0 before the first one"""
         self.over = 0
         self._finished: dict[int, tuple[TurnView, Turn]] = {}
+        self._forgotten = self._finished
         self._removed: tuple[TurnView, Turn, int] | None = None
         """the turn that was removed last, and its index in the transcript"""
         self.selected: int | None = None
@@ -87,10 +88,20 @@ class TurnViews:
             self.view.show_speaking(0.0)
 
     def forget(self) -> None:
+        """Begin a conversation without turns."""
         self.view = self.timestamps = self._first = self._removed = None
         self.select(None)
-        self._finished.clear()
-        self.panel.forget()
+        if self.transcript.clear():
+            self._forgotten = self._finished
+        self._finished = {}
+        self.panel.recall()
+
+    def restore(self) -> None:
+        """Bring back the turns before `forget`."""
+        self.transcript.restore()
+        self._finished = self._forgotten
+        for _, turn in [*self._finished.values()][-1:]:
+            self.panel.recall(turn)
 
     def select(self, number: int | None) -> None:
         """Show the times of this turn; None stands for the turn in progress or the newest one."""

@@ -17,7 +17,7 @@ MARKDOWN_TURNS = 20
 
 
 def show_past(transcript: Transcript, past: Past) -> None:
-    transcript.clear()
+    """Show the newest turns of `past` in an empty transcript."""
     if len(past) > SHOWN_TURNS:
         transcript.add_line("", f"({len(past) - SHOWN_TURNS:,} earlier turns are not shown.)")
     shown = past[-SHOWN_TURNS:]
