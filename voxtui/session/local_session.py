@@ -111,7 +111,7 @@ class LocalSession(UserSession):
         self._may_download = False
         self._deliver = deliver
         self.log = ConversationWriter(
-            Conversations(history_file()), lambda sentence: deliver(events.Notice(sentence))
+            Conversations(history_file()), lambda why: deliver(events.Notice(why, "error"))
         )
         self.conversation = Conversation(self, self.record, self.log)
 
