@@ -104,7 +104,7 @@ class HibariVoice:
                 if before.endswith(","):
                     both = self._say(f"{before} {clause}", speed)
                     samples = after_pause(both, sound, samples, rate)
-        except (RuntimeError, ValueError, KeyError, IndexError) as error:
+        except Exception as error:
             raise ModelError(f"The embedded voice could not say {clause!r}.") from error
         self._newest = clause, samples
         spoken = trim(samples, rate, pause_after(clause))

@@ -147,7 +147,7 @@ def test_a_client_may_require_a_call():
 
 def test_a_grammar_binds_the_arguments_to_their_schema():
     text = grammar((LAMP,), may_decline=True)
-    assert text.splitlines()[0].startswith('t0 ::= "!lamp " "{" "\\"room\\": "')
+    assert '\nt0 ::= "!lamp " "{" "\\"room\\": "' in text
     assert r'"\"hall\"" | "\"kitchen\""' in text
     assert 'root ::= "no" | t0' in text
 
@@ -217,6 +217,7 @@ FAULTY = [
     {"type": "object", "properties": {"a": {"type": "object", "properties": []}}},
     {"type": "object", "properties": {"a": {"type": "array", "items": True}}, "$defs": 1},
     nested(2),
+    {"type": "object", "properties": {f"p{number}": {} for number in range(500)}},
 ]
 
 

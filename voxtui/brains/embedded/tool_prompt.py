@@ -261,18 +261,20 @@ class _Arguments:
             name: f"{_literal(f'{json.dumps(name)}: ')} ({self._value(about, depth + 1)})"
             for name, about in properties.items()
         }
-        first = ' ", " '.join(pairs[name] for name in required)
+        chains, rest = list[str](), ""
+        for name in reversed(optional):  # rules, because what comes before repeats what follows
+            pair = self._rule(pairs[name])
+            chains.append(f"{pair} {rest}")
+            rest = self._rule(f'(", " {pair})? {rest}')
         if required:
-            rest = "".join(f' (", " {pairs[name]})?' for name in optional)
-            return f'"{{" {first}{rest} "}}"'
-        for name in optional:  # a rule of its own, because each chain before it repeats it
-            rule = f"p{len(self._rules)}"
-            self._rules[rule], pairs[name] = pairs[name], rule
-        chains = [
-            " ".join((pairs[name], *(f'(", " {pairs[more]})?' for more in optional[place + 1 :])))
-            for place, name in enumerate(optional)
-        ]
+            first = ' ", " '.join(pairs[name] for name in required)
+            return f'"{{" {first} {rest} "}}"'
         return f'"{{" ({" | ".join(chains)})? "}}"' if chains else '"{}"'
+
+    def _rule(self, expression: str) -> str:
+        name = f"p{len(self._rules)}"
+        self._rules[name] = expression
+        return name
 
     def _value(self, schema: object, depth: int) -> str:
         self._room -= 1
@@ -296,17 +298,13 @@ class _Arguments:
         if kind == "object" and _table(about, "properties"):
             return self.object(about, depth)
         if kind == "array":
-            item = f"({self._value(about.get('items', {}), depth + 1)})"
+            item = self._rule(self._value(about.get("items", {}), depth + 1))
             return f'"[" ({item} (", " {item})*)? "]"'
         if about.get("format") == SPAN:
             return "span"
-        return (
-            kind
-            if isinstance(kind, str) and kind in _BASICS
-            else '"{}"'
-            if kind == "object"
-            else "value"
-        )
+        if kind == "object":
+            return '"{}"'
+        return kind if isinstance(kind, str) and kind in _BASICS else "value"
 
 
 def _table(schema: Mapping[str, Any], name: str) -> dict[str, Any]:
