@@ -13,7 +13,7 @@ import numpy as np
 
 from voxtui.bench.tables import MEASURED, number
 from voxtui.dialogue.timestamps import Turn
-from voxtui.errors import InputError
+from voxtui.errors import InputError, one_line
 from voxtui.settings.files import file_errors, read_file
 from voxtui.storage.derived_latencies import SPEED, Headline
 from voxtui.storage.metrics_files import StoredTurn
@@ -89,14 +89,15 @@ def _by_clip(turns: Sequence[Turn], headline: Headline) -> Mapping[str | None, l
 def compare(
     old: OldReport, path: Path, turns: Sequence[Turn], about: Mapping[str, Any]
 ) -> list[str]:
-    lines = [f"Compared with {path} of {old.machine.get('date', 'an unknown day')}, turn by turn:"]
+    date = old.machine.get("date", "an unknown day")
+    lines = [one_line(f"Compared with {path} of {date}, turn by turn:")]
     for name, before, after in (
         ("brain", old.brain, about["brain"]),
         ("speaker", old.speaker, about["speaker"]),
         ("machine", old.machine.get("cpu"), about["machine"]["cpu"]),
     ):
         if before != after:
-            lines.append(f"  Different {name}: it was {before}, it is {after}.")
+            lines.append(f"  {one_line(f'Different {name}: it was {before}, it is {after}.')}")
     earlier = [turn.as_turn() for turn in old.turns]
     compared = [(h, difference(earlier, turns, h)) for h in MEASURED]
     lines += [_line(headline, diff) for headline, diff in compared if diff]
