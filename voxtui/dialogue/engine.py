@@ -22,7 +22,7 @@ from voxtui.dialogue.dialogue import NO_FRONT_END, Dialogue, FrontEnd
 from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice, State, Synced
 from voxtui.dialogue.history.history import ConversationLeft, History
 from voxtui.dialogue.inbox import Inbox, Posted
-from voxtui.dialogue.listening.barge_in import VoiceBargeIn
+from voxtui.dialogue.listening.endpointing import VoiceBargeIn
 from voxtui.dialogue.listening.listener import Listener, warm_up
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
