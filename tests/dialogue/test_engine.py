@@ -108,6 +108,16 @@ def test_a_deleted_text_and_the_talk_key_end_the_work_ahead_at_once() -> None:
             talk.events.drain()
 
 
+def test_the_history_is_read_on_after_a_text_is_deleted() -> None:
+    """Else the progress of that text would stay on the screen."""
+    with talking() as talk:
+        talk.engine.post(Typing("How"))
+        typed_ahead(talk.brain, 1)
+        before = len(talk.brain.read_pasts)
+        talk.engine.post(Typing(""))
+        until(lambda: len(talk.brain.read_pasts) == before + 1)
+
+
 def test_only_the_newest_of_the_texts_that_were_typed_over_an_answer_is_worked_on() -> None:
     waiting = Flag()
     with talking(ScriptedBrain(["Well.", waiting])) as talk:

@@ -99,6 +99,25 @@ class ReplyOptions:
     def limit(self, most: int) -> int:
         return min(self.max_new_tokens or most, most)
 
+    def offered(self, sends_to: str = "") -> tuple[Tool, ...]:
+        """Return the tools for a model that may answer before any words can match triggers.
+
+        Results may go to the host `sends_to`.
+        """
+        return tuple(
+            tool
+            for tool in self.tools
+            if tool.line
+            and not tool.heard
+            and self.tool_choice in ("auto", "required", tool.name)
+            and (tool.shared or tool.run is None or not sends_to)
+        )
+
+    def allowed(self, call: ToolCall, sends_to: str = "") -> ToolCall:
+        """Return `call`, or one without a name if its tool was not offered."""
+        names = {tool.name for tool in self.offered(sends_to)}
+        return call if call.name in names else ToolCall("")
+
 
 DEFAULT_OPTIONS = ReplyOptions()
 

@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from voxtui.dialogue.protocols import Brain, Microphone, Past, Speaker, Voice
     from voxtui.settings.schema import Config
 
-NOTES_BYTES = 20_000
-"""Maximum size in bytes of the notes at the beginning of a conversation."""
-
 MODEL_KEYS = frozenset((
     "brain.name", "brain.embedded.model", "brain.language", "generation.preset", "voice.engine",
     "voice.name",
@@ -114,7 +111,7 @@ class LocalSession(UserSession):
         self._may_download = False
         self._deliver = deliver
         self.log = ConversationWriter(
-            Conversations(history_file()), lambda sentence: deliver(events.Notice(sentence))
+            Conversations(history_file()), lambda why: deliver(events.Notice(why, "error"))
         )
         self.conversation = Conversation(self, self.record, self.log)
 
@@ -292,12 +289,13 @@ class LocalSession(UserSession):
             return
         file = notes_file(tools.notes_file)
         try:
-            text = read_file(file, NOTES_BYTES, missing=b"").decode(errors="replace")
+            text = read_file(file, -1, missing=b"").decode(errors="replace")
         except OSError as error:
             self._notify(f"{file}: cannot be read: {error.strerror}.")
             return
         if text.strip():
-            self.post(commands.Attach(Attachment("your notes", strip_control_characters(text))))
+            notes = Attachment("your notes", strip_control_characters(text), newest_last=True)
+            self.post(commands.Attach(notes))
 
     @property
     def text_room(self) -> tuple[int, int]:

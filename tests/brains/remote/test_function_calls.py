@@ -44,6 +44,15 @@ def test_a_call_is_read_however_it_is_split(server, make):
     assert sent["tool_choice"] == "auto"
 
 
+def test_a_call_of_a_tool_that_was_not_offered_is_none(server, make):
+    server.answers["chat/completions"] = sends(
+        piece(name="notes", arguments="{}"), event(None, finish="tool_calls")
+    )
+    options = ReplyOptions(tools=(WEATHER, NOTES))
+    items = list(make().reply(TurnRequest((), "rain?", options=options)))
+    assert items == [UserTranscript("rain?"), ToolCall("")]
+
+
 def test_a_result_goes_back_beside_its_call_and_no_more_is_called(server, make):
     server.answers["chat/completions"] = sends(event("Rain."), event(finish="stop"))
     options = ReplyOptions(tools=(WEATHER,))

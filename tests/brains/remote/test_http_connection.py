@@ -222,6 +222,27 @@ def test_a_suspended_process_does_not_cause_a_time_out(monkeypatch):
     assert [item for item in items if item is not None] == [{"id": 1}]
 
 
+def test_the_time_for_sending_a_long_body_is_no_silence_of_the_server():
+    connected, sent = Flag(), Flag()
+    socket_of = SimpleNamespace(get_extra_info=lambda name: None)
+
+    class Client:
+        @contextmanager
+        def stream(self, method, url, extensions):
+            extensions["trace"]("connection.connect_tcp.complete", {"return_value": socket_of})
+            connected.set()
+            assert sent.wait(SECONDS)
+            yield SimpleNamespace(status_code=200, headers={}, iter_bytes=lambda: [b"{}"])
+
+        def close(self) -> None: ...
+
+    items = wire.HttpRequest(wire.HttpConnection(None, Client()), "POST", "", {}).items(0.0)
+    assert connected.wait(SECONDS)
+    assert [next(items), next(items), next(items)] == [None] * 3
+    sent.set()
+    items.close()
+
+
 @pytest.mark.parametrize("alive", [False, True], ids=["silent", "only comments"])
 def test_a_silent_server_times_out(server, make, alive):
     def answer(exchange):

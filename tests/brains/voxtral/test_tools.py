@@ -235,6 +235,14 @@ def test_a_written_call_is_yielded_in_the_place_of_words(
         assert prompts[-1][-1] == TOOL_CALLS
 
 
+def test_a_call_of_a_tool_that_was_not_offered_has_no_name(
+    brain: VoxtralBrain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = brain.tekken.encode('[{"name": "timer", "arguments": {}}]')
+    writes(monkeypatch, [TOOL_CALLS, *call])
+    assert reply(brain) == [ToolCall("")]
+
+
 @pytest.mark.parametrize(
     "text", ["", "[{", "[]", "{}", '["weather"]', '[{"name": "x", "arguments": 3}]', "[" * 90_000]
 )

@@ -121,3 +121,6 @@ def test_another_prompt_begins_another_count() -> None:
     progress = PrefillTracker()
     progress.take(100, 1000)
     assert progress.take(20, 500) == PrefillProgress(0, 480, None)
+    ended = progress.take(10, 11)  # a short one: nothing is left of what was reported
+    assert ended is not None and ended.ended
+    assert progress.take(10, 11) is None

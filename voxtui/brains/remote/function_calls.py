@@ -51,14 +51,11 @@ class StreamedCall:
         return ToolCall(*map(strip_control_characters, parts)) if self._name else None
 
 
-def tool_fields(options: ReplyOptions, calls: Sequence[FinishedCall]) -> Json:
-    """Return the fields of a request that offers tools: those whose results may be sent.
+def tool_fields(options: ReplyOptions, calls: Sequence[FinishedCall], host: str) -> Json:
+    """Return the fields of a request to `host` that offers tools.
 
     After a call no tool is offered, because a result must not cause calls.
     """
-    tools = [tool for tool in options.tools if tool.line and (tool.shared or tool.run is None)]
-    if not tools:
-        return {}
     offered = [
         {
             "type": "function",
@@ -68,8 +65,10 @@ def tool_fields(options: ReplyOptions, calls: Sequence[FinishedCall]) -> Json:
                 "parameters": json.loads(tool.schema),
             },
         }
-        for tool in tools
+        for tool in options.offered(host)
     ]
+    if not offered:
+        return {}
     choice: str | Json = "none" if calls else options.tool_choice
     if choice not in ("none", "auto", "required"):
         choice = {"type": "function", "function": {"name": choice}}

@@ -112,7 +112,9 @@ class HttpRequest:
                     item, last = self._items.get(timeout=TICK_SECONDS)
                 except Empty:
                     # Counts ticks, because the clock goes on while voxtui is suspended (Ctrl+Z).
-                    waited += TICK_SECONDS
+                    # None while a body is sent, which the client's time-out of each write limits.
+                    if self.sent_at is not None or self.connection.stream is None:
+                        waited += TICK_SECONDS
                     if waited > patience_s:
                         raise TimeoutError from None
                     yield None

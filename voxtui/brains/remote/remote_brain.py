@@ -162,7 +162,7 @@ class RemoteBrain:
         parameters = {
             **self._parameters, "max_tokens": most, "stream_options": {"include_usage": True}
         }  # fmt: skip
-        parameters |= tool_fields(request.options, request.calls)
+        parameters |= tool_fields(request.options, request.calls, self.sends_to)
         if schema := request.options.json_schema:
             form = {"name": "answer", "strict": True, "schema": msgspec.json.decode(schema)}
             parameters["response_format"] = {"type": "json_schema", "json_schema": form}
@@ -177,7 +177,7 @@ class RemoteBrain:
             yield Token(text)
         if called.call is not None and not cancelled.is_set():
             timestamps.record(Milestone.SENT, timing.sent_at)
-            yield called.call
+            yield request.options.allowed(called.call, self.sends_to)
 
     def language(self, reply: str, timestamps: Timestamps) -> str:
         return self._reply_language.of(reply, timestamps)

@@ -27,7 +27,6 @@ from voxtui.brains.voxtral.prompt import (
     PromptClip,
     PromptHistory,
     PromptIds,
-    offered,
     transcription,
 )
 from voxtui.dialogue.data import (
@@ -299,7 +298,8 @@ class VoxtralBrain:
                 written = [token, *tokens]
                 timestamps.tokens = len(written)
                 # After a call no second one follows: the result is the answer.
-                yield Token(calls[-1].result) if calls else self.tekken.read_call(written)
+                call = options.allowed(self.tekken.read_call(written))
+                yield Token(calls[-1].result) if calls else call
                 return
             yield Token(text.text(token), token)
             if number == 0:  # after the first token, because the query takes time
@@ -331,7 +331,7 @@ class VoxtralBrain:
             prompt += [TOOL_CALLS] if forced else self._opening(options, calls)
             timing.prompt_tokens = len(prompt)
             left = options.limit(self._sampling.max_new_tokens)
-            most = max(left, CALL_TOKENS) if offered(options) and not calls else left
+            most = max(left, CALL_TOKENS) if options.offered() and not calls else left
             for item in self.generator.reply(prompt, clips, most):
                 if item is not None and timing.prefilled_at is None:
                     timing.encoded_at = self.generator.encoded_at
@@ -420,7 +420,7 @@ UserInput = Utterance | tuple[Recording, Extent] | str
 
 def _is_forced(options: ReplyOptions, calls: Sequence[FinishedCall]) -> bool:
     """Return True if the reply can only be a call."""
-    return options.tool_choice != "auto" and bool(offered(options)) and not calls
+    return options.tool_choice != "auto" and bool(options.offered()) and not calls
 
 
 def _utterance(user_input: UserInput) -> Utterance | str:

@@ -196,15 +196,6 @@ class Tekken:
             return ToolCall("")
 
 
-def offered(options: ReplyOptions) -> tuple[Tool, ...]:
-    """Return the tools that may be called: any of them, as no words are known to match triggers."""
-    return tuple(
-        tool
-        for tool in options.tools
-        if tool.line and not tool.heard and options.tool_choice in ("auto", "required", tool.name)
-    )
-
-
 class PromptHistory:
     """Makes the prompts of a conversation, in which the user's voice stays sound.
 
@@ -231,7 +222,7 @@ class PromptHistory:
         """
         past = list(past)
         system = self._instruction if options.instruction is None else options.instruction
-        encode, tools = self._tekken.encode, offered(options)
+        encode, tools = self._tekken.encode, options.offered()
         while True:
             exchanges = [
                 PromptTurn(self._part(turn.user_input), self._reply(turn), turn.clock, turn.calls)

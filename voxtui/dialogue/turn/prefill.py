@@ -25,11 +25,11 @@ class PrefillTracker:
     def take(self, done: int, total: int) -> PrefillProgress | None:
         """Return the progress after `done` of `total` tokens; None if too little is left."""
         now = time.monotonic()
-        if self._began is not None and done < self._began[1]:
-            self._began = None  # another prompt
-        if self._began is None:
+        another = self._began is not None and done < self._began[1]
+        if self._began is None or another:
             if total - done < LEAST_TOKENS:
-                return None
+                self._began = None
+                return PrefillProgress(total, total, 0.0) if another else None
             self._began = now, done
         began, known = self._began
         if done >= total:

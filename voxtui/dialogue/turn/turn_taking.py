@@ -398,7 +398,9 @@ class TurnTaking:
             dialogue.components.brain.listen(request, Recording())
 
     def read_ahead(self, typing: TypedText) -> None:
-        if self._dialogue.state is State.READY and typing.text:
+        if not typing.text:
+            self.prefill.read_history()  # it was interrupted, and reports that reading has ended
+        elif self._dialogue.state is State.READY:
             past = self._dialogue.history.past
             options = self._dialogue.timed_options(past, typing.begun)
             self._dialogue.components.brain.read_ahead(

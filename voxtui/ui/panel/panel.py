@@ -8,7 +8,6 @@ from typing import Literal, TypeAlias
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.geometry import Size
-from textual.widget import Widget
 
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.settings.schema import Targets
@@ -29,13 +28,8 @@ LEAST_TERMINAL = Size(72, 16)
 
 def size_for(wanted: str, terminal: Size) -> PanelSize:
     """Return the size of the panel on `terminal`; `wanted` is a value of ui.panel."""
-    if terminal.width < LEAST_TERMINAL.width or terminal.height < LEAST_TERMINAL.height:
-        return "line"
-    match wanted:
-        case "glance" | "lab":
-            return wanted
-        case _:
-            return "line"
+    fits = terminal.width >= LEAST_TERMINAL.width and terminal.height >= LEAST_TERMINAL.height
+    return wanted if fits and wanted in ("glance", "lab") else "line"
 
 
 class FullView(Vertical):
@@ -65,9 +59,11 @@ class LatencyPanel(Container):
         self.chosen: PanelSize = "line"
         self._times = TurnTimes(targets)
         self.strip = LatencyStrip(self._times, more)
-        self._glance = SummaryView()
         self._lab = FullView()
-        self._views: dict[PanelSize, Widget] = {"glance": self._glance, "lab": self._lab}
+        self._views: dict[PanelSize, SummaryView | FullView] = {
+            "glance": SummaryView(),
+            "lab": self._lab,
+        }
         """the views, mounted when first shown, because each widget delays the first frame"""
         self._live = self._finished = NO_TURN
         self._selected: Turn | None = None
@@ -165,13 +161,10 @@ class LatencyPanel(Container):
         self._times.selected = self._selected is not None
         if not self.is_mounted:
             return
-        match self.chosen:
-            case "line":
-                self.strip.show()
-            case "glance":
-                self._glance.show(self._times)
-            case "lab":
-                self._lab.show(self._times)
+        if view := self._views.get(self.chosen):
+            view.show(self._times)
+        else:
+            self.strip.show()
 
 
 def _queue(timestamps: Timestamps, ahead: float, late: float) -> str:
