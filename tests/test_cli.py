@@ -107,6 +107,13 @@ def test_files_to_talk_about_are_for_talking(voxtui):
     assert "--file is for talking, not for devices." in ran.stderr
 
 
+def test_what_prints_no_json_refuses_json(voxtui):
+    for order in (("--export", "1"), ("--delete", "1"), ("--forget-all",)):
+        ran = voxtui("history", "--json", *order)
+        assert (ran.returncode, ran.stdout) == (2, "")
+        assert "Give WORDS and --json, or --export, " in ran.stderr
+
+
 @pytest.mark.parametrize("arguments", [("nonsense",), ("ask",), ("--nonsense",), ("models", "x")])
 def test_wrong_usage_exits_with_2_and_prints_the_usage(voxtui, arguments):
     ran = voxtui(*arguments)

@@ -35,7 +35,7 @@ from voxtui.errors import InputError, ModelError
 from voxtui.session.local_session import LocalSession
 from voxtui.session.removed_turn import put_back, remove_turn
 from voxtui.session.user_session import ClipEnded, NotAllowed, UserSession
-from voxtui.settings.schema import Config, SessionConfig
+from voxtui.settings.schema import Config, SessionConfig, ToolsConfig
 from voxtui.settings.sources import load_config
 from voxtui.storage.conversation_database import Conversations, history_file
 
@@ -438,6 +438,22 @@ def test_listing_devices_on_a_thread_is_the_only_way_to_reach_the_sound_system()
     local.session.rescan_devices()
     local.session.choose("voice.speed", 1.2)
     assert listed_on == []
+
+
+def test_a_conversation_begins_with_the_newest_notes(tmp_path):
+    notes = tmp_path / "notes.md"
+    notes.write_text("".join(f"- Note number {number}.\n" for number in range(2_000)))
+    config = Config(tools=ToolsConfig(notes_file=str(notes), read_notes=True))
+    local = LocalSession(engine_on_fakes, queue.SimpleQueue().put, config)
+    try:
+        local.start()
+        until(lambda: local.engine.past)
+        (turn,) = local.engine.past
+        kept = [line for line in str(turn.user_input).splitlines() if "number" in line]
+        assert 500 < len(kept) < 2_000
+        assert kept == [f"- Note number {number}." for number in range(2_000)][-len(kept) :]
+    finally:
+        local.close()
 
 
 def test_a_removed_turn_leaves_history_and_record_and_comes_back_in_its_place():

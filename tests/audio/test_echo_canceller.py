@@ -162,6 +162,20 @@ def test_a_late_look_at_the_device_does_not_make_the_speech_late() -> None:
     assert segment.began_at == pytest.approx(NOW + 0.01)
 
 
+def test_the_second_answer_knows_the_period_of_a_slow_device() -> None:
+    """The device takes 40 ms at a time, and nobody looks later than 5 ms after it."""
+    step, segment = RATE // 25, PlayedSegment(RATE)
+    errors = []
+    for _ in range(2):
+        segment.written = RATE
+        for number in range(1, 25):
+            segment.took(step, NOW + (number - 1) * 0.04 + 0.005 * (number % 2))
+        assert segment.began_at is not None
+        errors.append(segment.began_at - NOW)
+        segment = segment.following()
+    assert errors == pytest.approx([-0.03, 0.0])
+
+
 def test_a_person_who_talks_over_it_is_heard_at_the_right_time() -> None:
     speech, words = answer(), question("largest-planet", RATE) * 0.7
     heard = room(speech, 0.03, 0.3)

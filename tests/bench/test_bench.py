@@ -13,7 +13,7 @@ from tests.commands.test_ask import Ran
 from tests.fakes import OUT_OF_MEMORY, BeepVoice, LoudIsSpeech, ScriptedBrain
 from tests.patterns import sound
 from voxtui.audio.clips import Clip
-from voxtui.bench.compare import difference
+from voxtui.bench.compare import OldReport, compare, difference
 from voxtui.bench.measure import Measured
 from voxtui.bench.report import check, stage_spreads, steadiness
 from voxtui.dialogue.components.components import Models
@@ -188,6 +188,16 @@ def test_compare_reports_that_no_clip_is_in_both(bench):
         "The reports have no clip in common."
         in bench("--runs", "1", "--compare", "old.json").stdout
     )
+
+
+def test_an_old_report_gives_the_terminal_no_command():
+    old = OldReport("a\x1b[2J\nb", "none", {"date": "\x9b2J"}, [])
+    about = {"brain": "c", "speaker": "none", "machine": {"cpu": None}}
+    lines = compare(old, Path("o\x1b]0;ld"), [], about)
+    assert lines[:2] == [
+        "Compared with o]0;ld of 2J, turn by turn:",
+        "  Different brain: it was a[2J b, it is c.",
+    ]
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"turns": []}'])

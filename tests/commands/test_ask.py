@@ -91,6 +91,11 @@ def test_a_notice_of_the_start_goes_to_stderr_and_the_exit_code_is_0(ask):
     assert ran.stderr == "Another voice speaks.\n"
 
 
+def test_a_missing_speaker_is_told_in_one_sentence(ask, monkeypatch):
+    monkeypatch.setattr("voxtui.commands.ask.can_play", lambda audio: False)  # which says why
+    assert ask("one.wav", "--play").stderr == ""
+
+
 def test_the_receiver_of_the_voice_is_printed_before_the_first_clip(ask):
     class Elsewhere(ScriptedBrain):
         sends_to = "example.org"
@@ -134,17 +139,16 @@ def test_a_question_is_not_kept_where_conversations_are(ask):
 @pytest.mark.parametrize(
     ("arguments", "stdin", "sentence"),
     [
-        (("--text", "  "), "", "--text: holds no text."),
+        (("--text", "  "), "", "There is no text in the question."),
         (("",), "", "An empty argument names no file and holds no question."),
-        (("-",), "\n", "stdin: holds no text."),
+        (("-",), "\n", "stdin: there is no text in it."),
         (("-",), "a\0b", "stdin: is not text: byte 1 is NUL."),
-        (("-",), "long " * 200_001, "stdin: is longer than 1,000,000 characters."),
         (("one.wav", "--text", "a"), "", "FILES, - and --text exclude each other."),
         (("one.wav", "-"), "", "FILES, - and --text exclude each other."),
         (("What?",), "", "What?: there is no such file. To ask words: voxtui ask --text WORDS"),
         (("What is it.wav",), "a\0b", "stdin: is not text: byte 1 is NUL."),
         (("--text", "What is it?", "-"), " \n", "stdin: there is no text in it."),
-        (("What is it?",), "long " * 200_001, "stdin: is longer than 1,000,000 characters. Take a "
+        (("-",), "long " * 200_001, "stdin: is longer than 1,000,000 characters. Take a "
          "part of it, such as its beginning: head -c 4000"),
     ],
 )  # fmt: skip
@@ -254,6 +258,8 @@ def test_the_name_of_a_clip_gives_the_terminal_no_command(ask):
         "Nothing was heard in ]0;none.wav.",
         "]0;one.wav: Out of memory.",
     ]
+    answered = ask("\x1b]0;one.wav\x07", "--json")
+    assert json.loads(answered.stdout)["clip"] == "]0;one.wav"
     with pytest.raises(InputError, match=r"^\]0;two.wav: there is no such file.$"):
         ask("\x1b]0;two.wav\x07")
 

@@ -1,6 +1,7 @@
 """Dictation: frames of a microphone become words while they arrive."""
 
 import fcntl
+import itertools
 import os
 import struct
 import sys
@@ -21,6 +22,7 @@ from voxtui.dialogue.components.sound_devices import Devices
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.recording import TRAIL_SAMPLES
 from voxtui.errors import DeviceError, ForeignSpeech, ModelError
+from voxtui.models import cuda
 from voxtui.settings.schema import BrainConfig, Config, VadConfig
 from voxtui.wiring import SpeechToText
 
@@ -211,8 +213,9 @@ def test_what_cannot_be_recognised_is_refused_before_anybody_speaks(monkeypatch,
     monkeypatch.setattr(
         dictate_command.wiring, "microphone_alone", lambda config: pytest.fail("opened")
     )
-    config = Config(brain=BrainConfig(name="embedded", language="es"))
-    for order in (None, "start"):
+    monkeypatch.setattr(cuda, "is_likely", lambda: False)
+    for name, order in itertools.product(("embedded", "auto"), (None, "start")):
+        config = Config(brain=BrainConfig(name=name, language="es"))
         with pytest.raises(ModelError, match="is Spanish"):
             if order:
                 dictate_command.run_order(order, config, DictateOptions(), [])

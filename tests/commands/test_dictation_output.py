@@ -85,7 +85,7 @@ def test_the_program_of_the_session_gets_the_text(programs, session, target, cal
 @pytest.mark.parametrize(
     ("session", "called"),
     [
-        ({"WAYLAND_DISPLAY": "wayland-9"}, "wl-paste --no-newline <>\n"),
+        ({"WAYLAND_DISPLAY": "wayland-9"}, "wl-paste --no-newline --type text <>\n"),
         ({"DISPLAY": ":9119"}, "xclip -selection clipboard -out <>\n"),
         ({"DISPLAY": ":9118", "TMUX": "0"}, "tmux save-buffer - <>\n"),
     ],

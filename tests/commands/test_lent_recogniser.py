@@ -1,5 +1,6 @@
 """A window lends its recogniser on a real socket."""
 
+import errno
 import socket
 import stat
 import sys
@@ -46,6 +47,19 @@ def folder(monkeypatch, tmp_path):
 
 def lending(brain=None, config=CONFIG):
     return lent(lambda: brain or Embedded(), lambda: settings_of(config))
+
+
+def test_a_window_closes_where_a_listening_socket_counts_as_not_connected(monkeypatch):
+    shutdown = socket.socket.shutdown
+
+    def not_connected(self, how):
+        shutdown(self, how)
+        raise OSError(errno.ENOTCONN, "Socket is not connected")
+
+    monkeypatch.setattr(socket.socket, "shutdown", not_connected)
+    with lending():
+        pass
+    assert borrowed(CONFIG, own) is None
 
 
 def test_a_window_recognises_the_sound_of_others():

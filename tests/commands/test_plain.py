@@ -1,6 +1,7 @@
 """The conversation in lines: what is printed, and what lines do."""
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -32,6 +33,7 @@ from voxtui.dialogue.events import (
 from voxtui.dialogue.timestamps import Milestone, Outcome
 from voxtui.errors import InputError, ModelError, ModelMissing
 from voxtui.settings.schema import Config, UiConfig
+from voxtui.storage.conversation_database import history_file
 
 CLIPS = [("a question", Path("question.wav"))]
 MARKS = {"released": 0.0, "first_token": 0.084, "first_sound": 0.512, "last_token": 1.234}
@@ -51,8 +53,9 @@ def converse(capsys, monkeypatch):
     """
 
     def run(
-        script, live=True, offset=None, open_clip=no_clip, save_dir="", reload=None, quiet=False
-    ):
+        script, live=True, offset=None, open_clip=no_clip, save_dir="", reload=None, quiet=False,
+        continues=False,
+    ):  # fmt: skip
         run.status = []
 
         def echo(line="", nl=True, err=False):
@@ -78,7 +81,7 @@ def converse(capsys, monkeypatch):
         def told(*names):
             until(lambda: [call[0] for call in engine.calls[1:]][-len(names) :] == list(names))
 
-        run.all_done = plain.run(script(engine, told))
+        run.all_done = plain.run(script(engine, told), continues=continues)
         said = capsys.readouterr().out.splitlines()
         return said, [str(call[0]) for call in engine.calls if call[0] not in ("start", "close")]
 
@@ -154,6 +157,22 @@ def test_a_given_text_and_the_clipboard_are_read_with_their_progress(converse, m
     said, commands = converse(script)
     assert commands == ["give"]
     assert said[-2:] == ["Reading 980 tokens: 35 s.", "The text is read."]
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_damaged_history_stops_only_a_file_of_lines(converse, monkeypatch, tmp_path, live):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    history_file().parent.mkdir(parents=True)
+    history_file().write_bytes(b"no database" * 100)
+
+    def script(engine, told):
+        engine.load()
+        yield "/numbers"
+
+    with nullcontext() if live else pytest.raises(InputError):
+        said, _ = converse(script, live, continues=True)
+        assert "is no history that voxtui wrote" in said[0]
+        assert said[-1] == "No numbers yet."
 
 
 def test_the_device_offset_is_shown_beside_the_first_sound(converse):

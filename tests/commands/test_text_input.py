@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+from voxtui.terminal.text_input import read_attachment
 
 READER = """
 import os
@@ -27,3 +30,8 @@ def test_keys_come_from_the_terminal_after_a_pipe_was_read() -> None:
     os.close(primary)
     os.close(secondary)
     assert ran.stdout == b"stdin a diff True b'keys\\n'\n"
+
+
+def test_the_name_of_an_attachment_gives_the_terminal_no_command(tmp_path: Path) -> None:
+    (file := tmp_path / "\x1b[2Jnotes\n").write_text("text")
+    assert read_attachment(file).name == f"{tmp_path}/[2Jnotes"

@@ -1,12 +1,13 @@
 """Settings chosen in the palette are written to the user's config file."""
 
 import os
+import tomllib
 
 import pytest
 
 from tests.settings.conftest import write
 from voxtui.errors import ConfigError
-from voxtui.settings.save import save_values
+from voxtui.settings.save import save_values, toml_value
 from voxtui.settings.sources import load_config
 
 
@@ -20,6 +21,13 @@ def test_saved_settings_keep_comments_the_link_and_its_permissions(user_file):
     assert kept.stat().st_mode & 0o777 == 0o600
     text = '# mine\n[voice]\nspeed = 1.2  # fast\n\n[ui]\ntheme = "nord"\n'
     assert kept.read_text().replace("\n\n", "\n") == text.replace("\n\n", "\n")
+
+
+def test_a_shown_value_gives_the_terminal_no_command_and_is_the_same_value():
+    text = "a\x1b[2J\x7f\x9b2J\u202e\n"
+    shown = toml_value(text)
+    assert shown == r'"a\u001b[2J\u007f\u009b2J\u202e\n"'
+    assert tomllib.loads(f"value = {shown}")["value"] == text
 
 
 def test_saved_settings_are_in_force_beside_the_config_toml_of_a_clone(user_file):

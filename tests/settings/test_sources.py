@@ -307,6 +307,12 @@ EXAMPLE = "docs/tools.md shows an example."
             '[[tools.command]]\nname = "lamp"\nsentence = "lamp"\nrun = ["echo", "{output}"]',
             "tools.command[0]: lamp: there is no argument output. docs/tools.md shows an example.",
         ),
+        (
+            '[[tools.command]]\nname = "lamp"\nsentence = "from {x} to {x}"\nrun = ["true"]\n'
+            'arguments.x = "text"',
+            "tools.command[0]: lamp: its sentence has an argument twice. "
+            "docs/tools.md shows an example.",
+        ),
         *(
             (f'[[tools.command]]\nname = "lamp"\n{more}', f"tools.command[0].{sentence}. {EXAMPLE}")
             for more, sentence in (

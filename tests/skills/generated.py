@@ -358,7 +358,10 @@ class Generator:
             self.draw.choice("ap"),
         )
         at = next_time(now, (hour % 12 + (12 if half == "p" else 0), minute))
-        text = self.draw.choice(["Wake me at {}", "Wake me up at {}.", "Set an alarm for {}"])
+        text = self.draw.choice([
+            "Wake me at {}", "Wake me up at {}.", "Set an alarm for {}", "Remind me at {}.",
+            "Set a reminder for {}", "Remind me at {} to call mum",
+        ])  # fmt: skip
         expected = ("remind", at.replace(tzinfo=BERLIN).astimezone(UTC))
         return Case(text.format(f"{hour}:{minute:02} {half}m"), now, expected)
 

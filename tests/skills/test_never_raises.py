@@ -69,6 +69,12 @@ def raised(tmp_path, said) -> list[str]:
     return failures
 
 
+def test_no_form_is_tried_for_minutes(tmp_path):
+    """A match holds the interpreter: no key is served meanwhile. The time limit ends this test."""
+    for words in ("wake me at" + 12 * " 10 10 am" + " x", 30 * "all of " + "alarm x"):
+        assert raised(tmp_path, [words]) == []
+
+
 def test_the_known_sentences(tmp_path):
     for words in KNOWN.strip().splitlines():
         assert raised(tmp_path, [words] * len(MOMENTS)) == []

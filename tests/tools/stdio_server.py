@@ -35,6 +35,8 @@ def call(text: str):
             return result(f"no such place: {text}\x1b[31m\u202e", isError=True)
         case "picture":
             return {"content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}]}
+        case "slow output schema":
+            return result(text, structuredContent={"text": "a" * 25 + "!"})
         case "environment":
             return result(json.dumps(dict(os.environ)))
         case "folder":
@@ -53,6 +55,17 @@ def tools():
             return [{**TOOL, "inputSchema": {"type": "object", "properties": {"text": ["string"]}}}]
         case "none":
             return []
+        case "slow output schema":
+            never = {"properties": {"text": {"pattern": "^(a+)+$"}}}
+            return [{**TOOL, "outputSchema": {"type": "object", **never}}]
+        case "hidden orders":
+            kind = {"type": "string", "title": "Text", "enum": ["a", "\U000e0061b"]}
+            return [
+                {
+                    **TOOL,
+                    "inputSchema": {**SCHEMA, "title": "Send notes.", "properties": {"text": kind}},
+                }
+            ]
     return [TOOL]
 
 

@@ -131,6 +131,11 @@ def test_a_long_result_is_cut_and_an_endless_one_refused():
             call("5000000")
 
 
+def test_a_result_is_not_checked_by_the_servers_own_schema():
+    with connected("slow output schema") as (call, _):
+        assert call("rain").sentence == "It says: rain."
+
+
 def test_a_picture_is_named_only():
     with connected("picture") as (call, _):
         assert call().text == "(image)"
@@ -318,6 +323,21 @@ def test_a_person_allows_tools_one_by_one(tmp_path, monkeypatch):
         assert (approval.tool, approval.always) == (ECHO, always)
     assert "No tool of test is allowed." in allow(answers="n\n").stdout
     assert read_approvals(approvals_file()) == ()
+
+
+def test_a_person_sees_all_that_a_model_reads_of_a_tool(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        f'[[mcp.server]]\nname = "test"\ncommand = "{sys.executable}"\n'
+        f'args = ["{SCRIPT}", "hidden orders"]\n'
+    )
+    arguments = ["tools", "allow", "test", "--config", str(file)]
+    shown = CliRunner().invoke(voxtui.cli.cli, arguments, catch_exceptions=False).stdout
+    assert '- text (string)\n      {"enum": ["a", "b"]}\n      {"title": "Send notes."}\n' in shown
+    with closing(McpServers((server("hidden orders"),))) as connections:
+        schema = json.loads(connections.list_tools("test")[0].schema)
+    assert schema["properties"]["text"]["enum"] == ["a", "b"]
 
 
 class WithServer(WithTools):

@@ -316,6 +316,12 @@ def test_a_text_is_no_option_of_the_program_and_meets_no_shell():
         run(search, what="--help")
 
 
+def test_a_letter_that_looks_alike_is_that_of_the_choice():
+    command = msgspec.structs.replace(LAMP, arguments={**LAMP.arguments, "room": ("sink",)})
+    call = rule_call(build_tools(ToolsConfig(command=(command,))), "switch the ſink lamp on")
+    assert call == ToolCall("lamp", '{"room": "sink", "state": "on"}')
+
+
 def test_numbers_are_numbers():
     command = ToolCommand("volume", "set the volume to {n}", ("echo", "{n}"), {"n": "integer"})
     (volume, *_) = build_tools(ToolsConfig(command=(command,)))

@@ -220,6 +220,16 @@ async def test_no_is_remembered_too(home) -> None:
         assert not isinstance(s.app.screen, HistoryScreen)
 
 
+async def test_what_is_wrong_with_the_file_is_still_shown_once_the_models_are_loaded(home) -> None:
+    history_file().parent.mkdir(parents=True)
+    history_file().write_bytes(b"no database" * 100)
+    async with writing(loaded=False, config=KEEPS) as s:
+        await until(s, lambda: "This conversation is not stored." in s.text)
+        s.engine.load()
+        await s.settle()
+        assert "This conversation is not stored." in s.text
+
+
 async def test_the_file_of_a_newer_voxtui_is_one_sentence(home) -> None:
     with sqlite3.connect(stored("First").file) as database:
         database.execute("PRAGMA user_version = 99")

@@ -5,6 +5,7 @@ from contextlib import closing
 import numpy as np
 import onnxruntime
 import pytest
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidGraph
 
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.errors import ModelError, UnspokenLanguage
@@ -13,14 +14,15 @@ from voxtui.voices.hibari import HibariVoice, after_pause
 
 
 @pytest.mark.parametrize("loads", [True, False])
-def test_an_embedded_voice_whose_runtime_does_not_load_is_one_sentence(monkeypatch, loads):
+@pytest.mark.parametrize("error", [RuntimeError, InvalidGraph])
+def test_an_embedded_voice_whose_runtime_does_not_load_is_one_sentence(monkeypatch, loads, error):
     class NoRoom:
         def __init__(self, *arguments, **options):
             if not loads:
                 self.run()
 
         def run(self, *arguments):
-            raise RuntimeError("failed to allocate memory")
+            raise error("failed to allocate memory")
 
     monkeypatch.setattr("onnxruntime.InferenceSession", NoRoom)
     with pytest.raises(ModelError, match=r"voice did not load: failed to all.*`voxtui doctor`"):

@@ -23,7 +23,7 @@ from voxtui.dialogue.data import (
     Samples,
 )
 from voxtui.dialogue.engine_commands import Cancel, Command, Release, Talk
-from voxtui.errors import InputError
+from voxtui.errors import InputError, one_line
 
 BLOCK_SAMPLES = 131_072
 
@@ -55,7 +55,7 @@ def load_clip(path: Path, max_seconds: float) -> Clip:
     """Read any format of libsndfile as one channel. Raises InputError, such as TooLong."""
     # A file called `microphone` must not be mistaken for the microphone.
     name = f"./{path.name}" if path.name in OWN_SOURCES else path.name
-    return Clip(name, np.concatenate([*pieces(path, max_seconds)]))
+    return Clip(one_line(name), np.concatenate([*pieces(path, max_seconds)]))
 
 
 def check_clip(path: Path) -> None:

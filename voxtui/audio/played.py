@@ -32,6 +32,10 @@ class PlayedSegment:
     """the monotonic time at which the device dropped the rest, or None if it plays all"""
     taken: int = 0
     """the number of samples that the device has taken"""
+    period: float = PERIOD_SECONDS
+    """the interval in seconds at which the device takes them; assumed until it is known"""
+    _least: float = float("inf")
+    """the least number of samples that it took at once"""
     _judged: int = 0
     """the number of samples at the last check for a pause of the device"""
     _earliest: float = float("inf")
@@ -46,7 +50,8 @@ class PlayedSegment:
         if not self.written:
             return
         self.taken += samples
-        shown = now - max(0.0, self.taken / self.rate - PERIOD_SECONDS)
+        self._least = min(self._least, samples)
+        shown = now - max(0.0, self.taken / self.rate - self.period)
         self._earliest = min(self._earliest, shown)
         if self.began_at is None or shown < self.began_at:
             self.began_at = shown
@@ -54,6 +59,14 @@ class PlayedSegment:
             if self._earliest > self.began_at + PAUSE_SECONDS:
                 self.began_at = self._earliest
             self._judged, self._earliest = self.taken, float("inf")
+
+    def following(self) -> PlayedSegment:
+        """Return the next segment of the same stream, which knows the period from this one.
+
+        Some devices take sound at a longer interval than was asked for.
+        """
+        period = max(PERIOD_SECONDS, self._least / self.rate) if self._judged else self.period
+        return PlayedSegment(self.rate, period=period)
 
 
 class Played:

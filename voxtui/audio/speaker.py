@@ -261,7 +261,7 @@ class SounddeviceSpeaker:
                     continue
                 playback, samples = self._playback, self._next_slice(room)
             if filled <= 0:
-                self._segment = PlayedSegment(rate)
+                self._segment = self._segment.following()
             if samples is None or playback is None:
                 # All at once before a chime: written by the period, silence never gets ahead of a
                 # device on a machine so busy that this loop takes as long.
@@ -344,7 +344,7 @@ class SounddeviceSpeaker:
         playback.silenced_at = self._segment.dropped_at = time.monotonic()
         self._stream.start()
         playback.heard = playback.written - self._unheard(playback, now)
-        self._drain, self._segment = 0, PlayedSegment(self._rate)
+        self._drain, self._segment = 0, self._segment.following()
         self._changed.notify_all()
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,13 +83,12 @@ def parse_limits(budgets: Sequence[str]) -> dict[str, float]:
     names = [headline.key for headline in MEASURED if headline.unit == "ms"]
     limits: dict[str, float] = {}
     for budget in budgets:
-        name, equals, text = budget.partition("=")
+        name, _, text = budget.partition("=")
         if name not in names:
             raise InputError(f"--budget {budget}: the names are {', '.join(names)}.")
-        try:
-            limits[name] = float(text) if equals else float("nan")
-        except ValueError:
-            limits[name] = float("nan")
+        limits[name] = 0.0
+        with suppress(ValueError):
+            limits[name] = float(text)
         if not 0 < limits[name] < float("inf"):
             raise InputError(f"--budget {budget}: is not of the form {name}=MILLISECONDS.")
     return limits

@@ -13,7 +13,7 @@ import numpy as np
 
 from voxtui.bench.tables import MEASURED, number
 from voxtui.dialogue.timestamps import Turn
-from voxtui.errors import InputError
+from voxtui.errors import InputError, one_line
 from voxtui.settings.files import file_errors, read_file
 from voxtui.storage.derived_latencies import SPEED, Headline
 from voxtui.storage.metrics_files import StoredTurn
@@ -68,6 +68,7 @@ def difference(old: Sequence[Turn], new: Sequence[Turn], headline: Headline) -> 
         after - before
         for clip, turns in _by_clip(new, headline).items()
         for before, after in zip(_by_clip(old, headline).get(clip, []), turns, strict=False)
+        if before is not None and after is not None
     ]
     if not values:
         return None
@@ -78,26 +79,25 @@ def difference(old: Sequence[Turn], new: Sequence[Turn], headline: Headline) -> 
     return Difference(len(values), float(np.median(values)), float(low), float(high))
 
 
-def _by_clip(turns: Sequence[Turn], headline: Headline) -> Mapping[str | None, list[float]]:
-    by_clip: defaultdict[str | None, list[float]] = defaultdict(list)
+def _by_clip(turns: Sequence[Turn], headline: Headline) -> Mapping[str | None, list[float | None]]:
+    by_clip: defaultdict[str | None, list[float | None]] = defaultdict(list)
     for turn in turns:
-        value = headline.of(turn)
-        if value is not None:
-            by_clip[turn.clip].append(value)
+        by_clip[turn.clip].append(headline.of(turn))
     return by_clip
 
 
 def compare(
     old: OldReport, path: Path, turns: Sequence[Turn], about: Mapping[str, Any]
 ) -> list[str]:
-    lines = [f"Compared with {path} of {old.machine.get('date', 'an unknown day')}, turn by turn:"]
+    date = old.machine.get("date", "an unknown day")
+    lines = [one_line(f"Compared with {path} of {date}, turn by turn:")]
     for name, before, after in (
         ("brain", old.brain, about["brain"]),
         ("speaker", old.speaker, about["speaker"]),
         ("machine", old.machine.get("cpu"), about["machine"]["cpu"]),
     ):
         if before != after:
-            lines.append(f"  Different {name}: it was {before}, it is {after}.")
+            lines.append(f"  {one_line(f'Different {name}: it was {before}, it is {after}.')}")
     earlier = [turn.as_turn() for turn in old.turns]
     compared = [(h, difference(earlier, turns, h)) for h in MEASURED]
     lines += [_line(headline, diff) for headline, diff in compared if diff]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,6 @@ class Group:
     lines: Sequence[MetricsLine]
 
     @property
-    def kind(self) -> tuple[str, str, bool]:
-        return self.brain, self.path, self.typed
-
-    @property
     def timed(self) -> Sequence[Turn]:
         """The turns without those that waited for a person's key, which no brain can hasten."""
         turns = (line.turn for line in self.lines)
@@ -52,8 +49,7 @@ def groups(lines: Sequence[MetricsLine]) -> list[Group]:
     made: list[Group] = []
     for kind, alike in kinds.items():
         made.append(Group(*kind, None, alike))
-        for day in dict.fromkeys(map(_day, alike)):
-            made.append(Group(*kind, day, [line for line in alike if _day(line) == day]))
+        made += [Group(*kind, day, [*lines]) for day, lines in groupby(alike, _day)]
     return made
 
 
@@ -77,18 +73,16 @@ def _report(past: Past, path: Path, targets: TargetsConfig) -> list[str]:
     lines = [f"{path}: turns: {len(past.lines)}, sessions: {_sessions(past.lines)}"]
     if past.damaged:
         lines.append(f"Damaged lines, left out: {past.damaged}")
-    grouped = groups(past.lines)
-    for group in grouped:
+    names = "".join(f" {headline.name:^19}" for headline in TIMES)
+    heads = f"   {'p50':>5} {'p95':>5} {'p99':>5}" * len(TIMES)
+    for group in groups(past.lines):
+        own = _targets(group, targets)
         if group.day is None:
-            days = [other for other in grouped if other.kind == group.kind and other.day]
-            own = _targets(group, targets)
-            lines += [
-                "",
-                _title(group),
-                *headline_lines(group.timed, own),
-                "",
-                *_daily(days, own),
-            ]
+            lines += ["", _title(group), *headline_lines(group.timed, own), ""]
+            lines += [f"{'':16}{names}".rstrip(), f"{'ms':<10} {'turns':>5}{heads}"]
+        else:
+            cells = "".join(_cell(group.timed, headline, own) for headline in TIMES)
+            lines.append(f"{group.day} {len(group.lines):>5}{cells}")
     return lines
 
 
@@ -100,17 +94,6 @@ def _title(group: Group) -> str:
 
 def _targets(group: Group, targets: TargetsConfig) -> Targets:
     return targets.resolved(group.brain).judging(group.typed)
-
-
-def _daily(days: Sequence[Group], targets: Targets) -> list[str]:
-    names = "".join(f" {headline.name:^19}" for headline in TIMES)
-    heads = f"   {'p50':>5} {'p95':>5} {'p99':>5}" * len(TIMES)
-    lines = [f"{'':16}{names}".rstrip(), f"{'ms':<10} {'turns':>5}{heads}"]
-    for group in days:
-        turns = group.timed
-        cells = "".join(_cell(turns, headline, targets) for headline in TIMES)
-        lines.append(f"{group.day} {len(group.lines):>5}{cells}")
-    return lines
 
 
 def _cell(turns: Sequence[Turn], headline: Headline, targets: Targets) -> str:

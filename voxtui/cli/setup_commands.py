@@ -53,8 +53,8 @@ def history(
 
     `voxtui --continue` resumes the newest one, /history in the window any of them.
     """
-    if (export is not None) + (delete is not None) + forget_all + bool(words) > 1:
-        raise click.UsageError("Give WORDS, or one of --export, --delete and --forget-all.")
+    if (export is not None) + (delete is not None) + forget_all + bool(words or as_json) > 1:
+        raise click.UsageError("Give WORDS and --json, or --export, --delete or --forget-all.")
     config = options.load().config
     from voxtui.commands import history_command as command
 

@@ -23,13 +23,13 @@ from voxtui.dialogue.engine_commands import Attach, NewConversation
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Speaker
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Timestamps, Turn
-from voxtui.errors import InputError, one_line, strip_control_characters
+from voxtui.errors import InputError, strip_control_characters
 from voxtui.session.tool_lines import call_line
 from voxtui.session.user_session import MakeEngine
 from voxtui.settings.schema import AudioConfig, Config, SessionConfig
 from voxtui.storage.metrics_files import metrics_writer
 from voxtui.terminal.native_stderr import native_log, native_stderr_in
-from voxtui.terminal.text_input import STDIN, open_text, read_attachment
+from voxtui.terminal.text_input import STDIN, read_attachment
 from voxtui.wiring import build_engine, build_skills, build_speaker
 
 
@@ -44,10 +44,6 @@ class AskOptions:
     """whether the questions are turns of one conversation"""
     quiet: bool = False
     attachment: Attachment | None = None
-
-
-LONGEST_TEXT = 1_000_000
-"""Maximum characters of a question. A model reads far less; the limit bounds the memory."""
 
 
 def words_and_text(
@@ -72,17 +68,14 @@ def _is_piped() -> bool:
 
 
 def questions(files: Sequence[Path], text: str | None, config: Config) -> list[Clip | str]:
-    if text is not None and not files:
-        return [_question(text, "--text")]
-    if text is None and [str(path) for path in files] == ["-"]:
+    if text is None and [*files] == [STDIN]:
         if sys.stdin.isatty():
             click.echo("Type your question. Ctrl+D ends it.", err=True)
-        text = ""
-        for piece in open_text(STDIN):
-            text += piece
-            if len(text) > LONGEST_TEXT:
-                break
-        return [_question(text, "stdin")]
+        text, files = read_attachment(STDIN).text, ()
+    if text is not None and not files:
+        if not (question := strip_control_characters(text).strip()):
+            raise InputError("There is no text in the question.")
+        return [question]
     if text is not None or STDIN in files:
         raise InputError("FILES, - and --text exclude each other.")
     for path in files:
@@ -91,14 +84,6 @@ def questions(files: Sequence[Path], text: str | None, config: Config) -> list[C
             raise InputError(f"{path}: there is no such file.", hint)
     with native_stderr_in(native_log()):
         return [load_clip(path, config.audio.max_utterance_s) for path in files]
-
-
-def _question(text: str, place: str) -> str:
-    if len(text) > LONGEST_TEXT:
-        raise InputError(f"{place}: is longer than {LONGEST_TEXT:,} characters.")
-    if not (question := strip_control_characters(text).strip()):
-        raise InputError(f"{place}: holds no text.")
-    return question
 
 
 def run(
@@ -153,7 +138,7 @@ def answer(
     with headless(make_engine, options.quiet) as started:
         if started.loaded.sends_to and talkative:
             click.echo(f"Your voice and words go to {started.loaded.sends_to}.", err=True)
-        if not audible and not options.wav and talkative:
+        if not (audible or options.wav or options.play) and talkative:
             click.echo("Silent; --play plays the answers.", err=True)
         for question in asked:
             if not options.together:
@@ -205,7 +190,7 @@ def _report(turn: Turn, options: AskOptions) -> None:
         click.echo(json.dumps(turn.as_json(), ensure_ascii=False))
     elif turn.reply:
         click.echo()
-    clip = one_line(turn.clip) if turn.clip else "The question"
+    clip = turn.clip or "The question"
     if turn.outcome is Outcome.NO_SPEECH and not (options.as_json or options.quiet):
         click.echo(f"Nothing was heard in {clip}.", err=True)
     elif turn.outcome is Outcome.ANSWERED and not turn.reply.strip():

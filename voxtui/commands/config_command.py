@@ -16,11 +16,7 @@ from voxtui.storage.conversation_database import history_file
 
 def show_json(loaded: LoadedConfig) -> None:
     settings = {s.key: {"value": s.value, "source": s.source} for s in loaded.settings}
-    told = {
-        "file": str(loaded.path) if loaded.path else None,
-        "settings": settings,
-        "retired": {},  # keys that no longer exist: none so far
-    }
+    told = {"file": str(loaded.path) if loaded.path else None, "settings": settings}
     click.echo(json.dumps(msgspec.to_builtins(told), ensure_ascii=False))
 
 

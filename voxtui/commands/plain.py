@@ -89,7 +89,7 @@ class Plain:
         """Talk about `attachments` until `lines` end, or /quit. Return True if every line was done.
 
         `continues` resumes the newest stored conversation. Raises the error of a failed thread, and
-        that of a failed start unless the user can retry at the keyboard.
+        that of a failed start or resumption unless the user can go on at the keyboard.
         """
         self.session.start(*(self._continued() if continues else ((), None)))
         for text in attachments:
@@ -106,7 +106,9 @@ class Plain:
     def _continued(self) -> tuple[Past, StoredConversation | None]:
         try:
             past, stored = self.session.conversation.read()
-        except NotAllowed as nothing:
+        except (VoxtuiError, NotAllowed) as nothing:
+            if isinstance(nothing, VoxtuiError) and not self._typed_live:
+                raise  # what a file of lines asks may need the conversation
             self._complain(str(nothing))
             self._explain_storage()
             return (), None

@@ -154,6 +154,17 @@ def _show(tool: ListedTool) -> None:
         optional = "" if name in schema.get("required", ()) else ", optional"
         text = visible_line(str(about.get("description", "")))
         click.echo(f"    - {name} ({kind}{optional}) {text}".rstrip())
+        _show_rest(name, about, ("type", "description"))
+    _show_rest(f"{tool.name}arguments", schema, ("type", "properties", "required"))
+
+
+def _show_rest(name: str, about: Mapping[str, Any], shown: Sequence[str]) -> None:
+    """Print what a model reads besides; not the titles that libraries make of a name."""
+    rest = {key: value for key, value in about.items() if key not in shown}
+    if str(rest.get("title")).lower().replace(" ", "_") == name.lower():
+        del rest["title"]
+    if rest:
+        click.echo(f"      {visible_line(json.dumps(rest, ensure_ascii=False))}")
 
 
 def _ask(allowed: AllowedTool | None) -> str:

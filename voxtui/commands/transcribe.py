@@ -29,7 +29,7 @@ from voxtui.terminal.native_stderr import native_log, native_stderr_in
 from voxtui.terminal.text_input import STDIN
 from voxtui.wiring import build_detector, recogniser
 
-Recognise = Callable[["Samples"], str]
+Recognise = Callable[[Samples], str]
 
 BLOCK_BYTES = 1 << 20
 
@@ -160,13 +160,11 @@ def format_segment(segment: TranscriptSegment, form: str, number: int) -> str:
 
 
 def _clock(segment: TranscriptSegment, point: str) -> str:
-    def stamp(seconds: float) -> str:
-        ms = round(seconds * 1000)
-        return (
-            f"{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1000 % 60:02}{point}{ms % 1000:03}"
-        )
-
-    return f"{stamp(segment.start)} --> {stamp(segment.end)}"
+    stamps: list[str] = []
+    for seconds in (segment.start, segment.end):
+        minutes, ms = divmod(round(seconds * 1000), 60_000)
+        stamps.append(f"{minutes // 60:02}:{minutes % 60:02}:{ms // 1000:02}{point}{ms % 1000:03}")
+    return " --> ".join(stamps)
 
 
 def segments(

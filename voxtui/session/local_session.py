@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from voxtui.dialogue.protocols import Brain, Microphone, Past, Speaker, Voice
     from voxtui.settings.schema import Config
 
-NOTES_BYTES = 20_000
-"""Maximum size in bytes of the notes at the beginning of a conversation."""
-
 MODEL_KEYS = frozenset((
     "brain.name", "brain.embedded.model", "brain.language", "generation.preset", "voice.engine",
     "voice.name",
@@ -114,7 +111,7 @@ class LocalSession(UserSession):
         self._may_download = False
         self._deliver = deliver
         self.log = ConversationWriter(
-            Conversations(history_file()), lambda sentence: deliver(events.Notice(sentence))
+            Conversations(history_file()), lambda why: deliver(events.Notice(why, "error"))
         )
         self.conversation = Conversation(self, self.record, self.log)
 
@@ -234,7 +231,7 @@ class LocalSession(UserSession):
 
     def say(self, text: str, at: float | None = None) -> int | None:
         """Answer `text`; while the models are being loaded, queue it and return None."""
-        if self.failed or self.state is State.LOADING or self._trying:
+        if self.failed or self._loads:
             self.queued.append(text)
             return None
         return self.post(commands.SendText(text, at))
@@ -292,12 +289,13 @@ class LocalSession(UserSession):
             return
         file = notes_file(tools.notes_file)
         try:
-            text = read_file(file, NOTES_BYTES, missing=b"").decode(errors="replace")
+            text = read_file(file, -1, missing=b"").decode(errors="replace")
         except OSError as error:
             self._notify(f"{file}: cannot be read: {error.strerror}.")
             return
         if text.strip():
-            self.post(commands.Attach(Attachment("your notes", strip_control_characters(text))))
+            notes = Attachment("your notes", strip_control_characters(text), newest_last=True)
+            self.post(commands.Attach(notes))
 
     @property
     def text_room(self) -> tuple[int, int]:
@@ -411,13 +409,9 @@ class LocalSession(UserSession):
         self.chosen.clear()
         return path, keys
 
-    def _require_model(self) -> None:
-        super()._require_model()
-        if self._trying:  # the engine has not taken the command yet
-            raise NotAllowed(
-                "The models are still loading. Text that you send is answered after that.",
-                "information",
-            )
+    @property
+    def _loads(self) -> bool:
+        return super()._loads or bool(self._trying)  # the engine may not have taken the command
 
     def _store_conversations(self, stores: bool, config: Config) -> None:
         """Begin or stop storing conversations, and tell the user.
@@ -471,31 +465,18 @@ def _change(
 ) -> commands.ReplaceComponents:
     """Make the components that a new value of `key` needs. Raises VoxtuiError."""
     assert factories is not None
-    match key.split("."):
-        case ["audio", _]:
-            return commands.ReplaceComponents(config, **_device(factories, key, config))
-        case ["vad", _]:
-            if factories.cancels_echo(config) == factories.cancels_echo(before):
-                return commands.ReplaceComponents(config)
-            return commands.ReplaceComponents(config, microphone=factories.microphone(config))
-        case ["voice", _]:
-            return commands.ReplaceComponents(config, voice=factories.voice(config) or "none")
-        case ["brain", "language"]:
-            return commands.ReplaceComponents(
-                config,
-                brain=factories.brain(config, notify),
-                voice=factories.voice(config) or "none",
-            )
-        case _:
-            return commands.ReplaceComponents(config, brain=factories.brain(config, notify))
+    section, parts = key.partition(".")[0], _device(factories, key, config)
+    if section == "vad" and factories.cancels_echo(config) != factories.cancels_echo(before):
+        parts["microphone"] = factories.microphone(config)
+    if section not in ("audio", "vad", "voice"):
+        parts["brain"] = factories.brain(config, notify)
+    if section == "voice" or key == "brain.language":
+        parts["voice"] = factories.voice(config) or "none"
+    return commands.ReplaceComponents(config, **parts)
 
 
 def _device(factories: Factories | None, key: str, config: Config) -> dict[str, Any]:
     assert factories is not None
-    match key:
-        case "audio.input":
-            return {"microphone": factories.microphone(config)}
-        case "audio.output":
-            return {"speaker": factories.speaker(config)}
-        case _:
-            return {}
+    if key == "audio.input":
+        return {"microphone": factories.microphone(config)}
+    return {"speaker": factories.speaker(config)} if key == "audio.output" else {}

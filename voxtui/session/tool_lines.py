@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import msgspec
 
 from voxtui.dialogue.data import ToolCall
@@ -15,11 +18,15 @@ LONGEST_LINE = 300
 def call_text(call: ToolCall) -> str:
     """Return a call as `lights room=kitchen state=off`; unchanged if it is no JSON object."""
     try:
-        arguments = msgspec.json.decode(call.arguments, type=dict[str, msgspec.Raw])
+        arguments = msgspec.json.decode(call.arguments, type=dict[str, Any])
     except msgspec.MsgspecError:
         return one_line(f"{call.name} {call.arguments}")
-    values = {name: bytes(value).decode().strip('"') for name, value in arguments.items()}
-    parts = [f"{name}={value}" for name, value in values.items()]
+    parts = [
+        f"{name}={value}"
+        if isinstance(value, str) and "=" not in value  # else it could pass for two arguments
+        else f"{name}={json.dumps(value, ensure_ascii=False)}"
+        for name, value in arguments.items()
+    ]
     return one_line(" ".join((call.name, *parts)))
 
 

@@ -46,7 +46,7 @@ def file_errors(path: Path | str, done: str) -> Generator[None]:
 
 
 def read_file(path: Path, limit: int, missing: bytes | None = None) -> bytes:
-    """Return up to `limit` bytes of a file, or `missing`, if given, for one that does not exist."""
+    """Return a file, cut at `limit` unless -1, or `missing`, if given, if it does not exist."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             return file.read(limit)

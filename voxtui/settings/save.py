@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from voxtui.errors import ConfigError
+from voxtui.errors import ConfigError, strip_control_characters
 from voxtui.settings.files import write_file
 from voxtui.settings.paths import read_config, user_config_file
 
@@ -42,7 +42,8 @@ def toml_value(value: Any) -> str:
         value = msgspec.to_builtins(value)
     match value:
         case str() | bool():
-            return json.dumps(value, ensure_ascii=False)
+            text = json.dumps(value, ensure_ascii=False)
+            return "".join(c if strip_control_characters(c) else f"\\u{ord(c):04x}" for c in text)
         case tuple() | list():
             items = cast("Iterable[Any]", value)
             return f"[{', '.join(map(toml_value, items))}]"

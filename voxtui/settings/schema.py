@@ -395,10 +395,11 @@ class ToolCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         known = {*self.arguments}
-        spoken = set(re.findall(r"\{(\w+)\}", self.sentence))
-        if spoken != known:
-            odd = ", ".join(sorted(spoken ^ known))
+        spoken = re.findall(r"\{(\w+)\}", self.sentence)
+        if odd := ", ".join(sorted(known ^ {*spoken})):
             raise ValueError(f"{self.name}: its sentence and its arguments differ in {odd}")
+        if len(spoken) > len(known):
+            raise ValueError(f"{self.name}: its sentence has an argument twice")
         if "output" in known:
             raise ValueError(f"{self.name}: {{output}} is what the program writes, no argument")
         run, says = (

@@ -123,17 +123,13 @@ def _notice() -> str:
         table = tomllib.loads(read_config(IGNORED_FILE))
     except (ConfigError, ValueError, RecursionError):
         return ""
-    if not any(section in table for section in _sections()) or table == _shipped():
+    ours = tomllib.loads((Path(__file__).parents[1] / "data/config.toml").read_text("utf-8"))
+    if table == ours or not any(section in table for section in _sections()):
         return ""
     return (
         f"./{IGNORED_FILE} is not read: start with --config {IGNORED_FILE}, "
         f"or rename it to {PROJECT_FILE}."
     )
-
-
-def _shipped() -> Mapping[str, Any]:
-    file = Path(__file__).parents[1] / "data" / "config.toml"
-    return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
 def options_of(key: str) -> Sequence[str]:

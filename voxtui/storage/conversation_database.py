@@ -228,12 +228,12 @@ class Conversations:
 
     def delete(self, conversation: int, now: float) -> None:
         """Hide a conversation. `restore` brings it back until `erase_deleted`."""
-        if self._is_empty:
-            raise InputError(f"There is no conversation {conversation}.", LISTED)
-        with self._opened(writes=True) as database:
-            hide = "UPDATE conversation SET deleted = ? WHERE id = ? AND deleted IS NULL"
-            if not database.execute(hide, (now, conversation)).rowcount:
-                raise InputError(f"There is no conversation {conversation}.", LISTED)
+        hide = "UPDATE conversation SET deleted = ? WHERE id = ? AND deleted IS NULL"
+        if not self._is_empty:
+            with self._opened(writes=True) as database:
+                if database.execute(hide, (now, conversation)).rowcount:
+                    return
+        raise InputError(f"There is no conversation {conversation}.", LISTED)
 
     def restore(self, conversation: int) -> None:
         with self._opened(writes=True) as database:

@@ -177,9 +177,8 @@ class MetricsWriter:
             case TurnStarted():
                 self._started = event
             case TurnFinished(turn) if turn.paced:
-                started = self._started
-                if started is None or started.turn != turn.number:
-                    started = None
+                begun = self._started
+                started = begun if begun and begun.turn == turn.number else None
                 self._finished.put((turn, started, datetime.now(UTC)))
                 if self._thread is None:
                     self._thread = threading.Thread(

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from voxtui.errors import InputError
+from voxtui.errors import InputError, strip_control_characters
+from voxtui.terminal.text_input import ATTACHMENT_CHARACTERS
 
 READS, WRITES = 0, 1
 
@@ -26,7 +27,8 @@ def clipboard_text() -> str:
             INSTALL,
         )
     try:
-        return hand_over("", command)
+        text = hand_over("", command)
+        return strip_control_characters(text[:ATTACHMENT_CHARACTERS])
     except InputError as error:
         raise InputError(f"The clipboard gave no text: {error}") from error
 
@@ -35,7 +37,7 @@ def clipboard_program(use: int) -> Sequence[str] | None:
     """Return the command that READS or WRITES the clipboard, or None."""
     x11, wayland = _x11_answers(), _wayland_answers()
     for usable, *commands in (
-        (wayland, "wl-paste --no-newline", "wl-copy"),
+        (wayland, "wl-paste --no-newline --type text", "wl-copy"),
         (x11, "xclip -selection clipboard -out", "xclip -selection clipboard -in"),
         (x11, "xsel --clipboard --output", "xsel --clipboard --input"),
         (sys.platform == "darwin", "pbpaste", "pbcopy"),

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from voxtui.dialogue.history.attachments import Attachment
-from voxtui.errors import InputError, strip_control_characters
+from voxtui.errors import InputError, one_line, strip_control_characters
 from voxtui.settings.files import file_errors
 
 PIECE_BYTES = 1 << 16
@@ -34,7 +34,7 @@ def open_text(path: Path) -> Iterator[str]:
 
 def read_attachment(path: Path) -> Attachment:
     """Read a text to attach. Raises InputError, also for one that is too long."""
-    name = "stdin" if path == STDIN else str(path)
+    name = "stdin" if path == STDIN else one_line(str(path))
     text = ""
     for piece in open_text(path):
         text += piece

@@ -119,7 +119,7 @@ def _match(command: ToolCommand, words: str) -> str | None:
 def _value(command: ToolCommand, name: str, text: str) -> Any:
     """Return a value as the configuration writes it."""
     if choices := _kind(command, name):
-        return next(choice for choice in choices if choice.lower() == text.lower())
+        return next(c for c in choices if re.fullmatch(re.escape(c), text, re.IGNORECASE))
     return int(text) if command.arguments[name] == "integer" else text
 
 

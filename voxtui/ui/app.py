@@ -161,14 +161,17 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
     async def _continued(self) -> tuple[Past, StoredConversation | None]:
         try:
             past, stored = await in_thread(self.session.conversation.read)
-        except (InputError, NotAllowed) as error:
+        except InputError as error:
+            self.status.show_problem(str(error))
+        except NotAllowed as nothing:
             if self.session.config.session.keep is None:
                 self.main.ask_to_store(lambda: None)
             else:
-                self.notify(str(error), severity="warning")
-            return (), None
-        self.main.show_past(past)
-        return past, stored
+                self.notify(str(nothing))
+        else:
+            self.main.show_past(past)
+            return past, stored
+        return (), None
 
     def on_unmount(self) -> None:
         self._open.close()

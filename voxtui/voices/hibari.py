@@ -82,7 +82,7 @@ class HibariVoice:
             model.vocab = json.loads((Path(hibari.tts.ASSETS) / "vocab.json").read_bytes())
             for clause in WARM_UP:
                 self._model(clause, speed=self._speed, seed=0)
-        except (ImportError, RuntimeError, MemoryError) as error:
+        except Exception as error:  # those of onnxruntime share no base class
             raise ModelError(
                 f"The embedded voice did not load: {error}.", "`voxtui doctor` says more."
             ) from error
@@ -104,7 +104,7 @@ class HibariVoice:
                 if before.endswith(","):
                     both = self._say(f"{before} {clause}", speed)
                     samples = after_pause(both, sound, samples, rate)
-        except (RuntimeError, ValueError, KeyError, IndexError) as error:
+        except Exception as error:
             raise ModelError(f"The embedded voice could not say {clause!r}.") from error
         self._newest = clause, samples
         spoken = trim(samples, rate, pause_after(clause))

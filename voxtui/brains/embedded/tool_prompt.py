@@ -187,7 +187,9 @@ def _shape(tool: Tool) -> str:
     if tool.examples:
         return tool.examples[0][1]
     properties = _table(json.loads(tool.schema), "properties")
-    names = (f'"{name}": {_table(properties, name).get("type", "value")}' for name in properties)
+    types = ((name, _table(properties, name).get("type")) for name in properties)
+    known = ("object", "array", *_BASICS)  # any other text could fake lines of the prompt
+    names = (f'"{name}": {kind if kind in known else "value"}' for name, kind in types)
     return f"{{{', '.join(names)}}}"
 
 
@@ -209,7 +211,7 @@ def grammar(tools: Sequence[Tool], may_decline: bool, words: str = "") -> str:
     rules: dict[str, str] = {}
     for number, tool in enumerate(tools):
         schema: Mapping[str, Any] = json.loads(tool.schema)
-        arguments = _Arguments(schema).object(schema)
+        arguments = _Arguments(schema, rules).object(schema)
         rules[f"t{number}"] = f"{_literal(f'!{tool.name} ')} {arguments}"
     calls = " | ".join(f"t{number}" for number in range(len(tools)))
     rules["root"] = f'"no" | {calls}' if may_decline else calls
@@ -245,8 +247,8 @@ class _Arguments:
     value.
     """
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root = root
+    def __init__(self, root: Mapping[str, Any], rules: dict[str, str]) -> None:
+        self._root, self._rules = root, rules
         self._room = MOST_VALUES
 
     def object(self, schema: Mapping[str, Any], depth: int = 0) -> str:
@@ -259,15 +261,20 @@ class _Arguments:
             name: f"{_literal(f'{json.dumps(name)}: ')} ({self._value(about, depth + 1)})"
             for name, about in properties.items()
         }
-        first = ' ", " '.join(pairs[name] for name in required)
+        chains, rest = list[str](), ""
+        for name in reversed(optional):  # rules, because what comes before repeats what follows
+            pair = self._rule(pairs[name])
+            chains.append(f"{pair} {rest}")
+            rest = self._rule(f'(", " {pair})? {rest}')
         if required:
-            rest = "".join(f' (", " {pairs[name]})?' for name in optional)
-            return f'"{{" {first}{rest} "}}"'
-        chains = [
-            " ".join((pairs[name], *(f'(", " {pairs[more]})?' for more in optional[place + 1 :])))
-            for place, name in enumerate(optional)
-        ]
+            first = ' ", " '.join(pairs[name] for name in required)
+            return f'"{{" {first} {rest} "}}"'
         return f'"{{" ({" | ".join(chains)})? "}}"' if chains else '"{}"'
+
+    def _rule(self, expression: str) -> str:
+        name = f"p{len(self._rules)}"
+        self._rules[name] = expression
+        return name
 
     def _value(self, schema: object, depth: int) -> str:
         self._room -= 1
@@ -291,17 +298,13 @@ class _Arguments:
         if kind == "object" and _table(about, "properties"):
             return self.object(about, depth)
         if kind == "array":
-            item = f"({self._value(about.get('items', {}), depth + 1)})"
+            item = self._rule(self._value(about.get("items", {}), depth + 1))
             return f'"[" ({item} (", " {item})*)? "]"'
         if about.get("format") == SPAN:
             return "span"
-        return (
-            kind
-            if isinstance(kind, str) and kind in _BASICS
-            else '"{}"'
-            if kind == "object"
-            else "value"
-        )
+        if kind == "object":
+            return '"{}"'
+        return kind if isinstance(kind, str) and kind in _BASICS else "value"
 
 
 def _table(schema: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -164,13 +164,8 @@ def _ask(connection: socket.socket, path: Path, message: Message) -> OrderResult
 
 def _read(connection: socket.socket) -> OrderResult | None:
     """Return the next answer, or None at the end. Buffers nothing beyond it."""
-    line = bytearray()
-    while not line.endswith(b"\n"):
-        piece = connection.recv(1)
-        if not piece or len(line) > LARGEST_MESSAGE:
-            return None
-        line += piece
-    return msgspec.json.decode(line, type=OrderResult)
+    line = connection.makefile("rb", buffering=0).readline(LARGEST_MESSAGE)
+    return msgspec.json.decode(line, type=OrderResult) if line.endswith(b"\n") else None
 
 
 # The resident process.

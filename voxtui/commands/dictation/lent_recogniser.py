@@ -103,8 +103,13 @@ def lent(brain: Callable[[], Brain], settings: Callable[[], str]) -> Generator[N
             if listening := stack.enter_context(owned_socket("recogniser")):
                 serving = (listening, brain, settings)
                 Thread(target=_serve, args=serving, name="voxtui-lent", daemon=True).start()
-                stack.callback(listening.shutdown, socket.SHUT_RDWR)
+                stack.callback(_wake, listening)
         yield
+
+
+def _wake(listening: socket.socket) -> None:
+    with suppress(OSError):  # macOS: it is not connected
+        listening.shutdown(socket.SHUT_RDWR)
 
 
 def _serve(

@@ -92,7 +92,7 @@ def _embedded(config: Config) -> Iterator[Finding]:
     verdict: Verdict = "note" if _prefers_voxtral(config) else "missing"
     yield _checked("embedded models", _packages, verdict)
     yield _checked("chat model", partial(_weights, config), verdict)
-    yield _whisper(config)
+    yield _whisper(config, verdict)
 
 
 def _prefers_voxtral(config: Config) -> bool:
@@ -219,20 +219,19 @@ def _weights(config: Config) -> str:
     return str(path)
 
 
-def _whisper(config: Config) -> Finding:
+def _whisper(config: Config, verdict: Verdict) -> Finding:
     size = f"{WHISPER.size / 1e6:.0f} MB"
     if config.brain.language not in ("", "en"):
-        verdict: Verdict = "note" if _prefers_voxtral(config) else "missing"
-        name = LANGUAGES[config.brain.language]
-        return _checked("Whisper", lambda: _whisper_weights(config, name), verdict)
+        return _checked("Whisper", partial(_whisper_weights, config), verdict)
     what = f"{WHISPER.name} ({size}) is not here, nor needed for English"
     if whisper.is_here():
         what = f"{WHISPER.name} ({size}); `dictate` takes seconds for long parts by it, too"
     return Finding("ok", f"other languages: {what}")
 
 
-def _whisper_weights(config: Config, language: str) -> str:
+def _whisper_weights(config: Config) -> str:
     whisper.choose(config.brain).close()
+    language = LANGUAGES[config.brain.language]
     return f"hears {language}; an answer begins one to ten seconds later than in English"
 
 
@@ -244,10 +243,10 @@ def _disk() -> Finding:
         free = shutil.disk_usage(folder).free / 1e9
     except OSError as error:
         return Finding("note", f"disk: {folder} cannot be read: {error.strerror}")
+    what = f"disk: {free:.1f} GB free for models at {folder}"
     if free < DISK_GB:
-        what = f"disk: {free:.1f} GB free for models at {folder}"
         return Finding("note", what, f"The default chat model takes {DISK_GB:g} GB.")
-    return Finding("ok", f"disk: {free:.1f} GB free for models at {folder}")
+    return Finding("ok", what)
 
 
 def _memory() -> Iterator[Finding]:

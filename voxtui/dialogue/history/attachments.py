@@ -23,6 +23,8 @@ class Attachment:
     name: str
     """the name that the user knows, such as `stdin` or a file's"""
     text: str
+    newest_last: bool = False
+    """whether its last lines are kept, if not all fit"""
 
     def as_turn(self) -> PastTurn:
         """Return the text as a past turn, which says that the text asks for nothing.
@@ -49,7 +51,7 @@ def attached_tokens(past: Iterable[PastTurn]) -> int:
 
 def fit(attachment: Attachment, most_tokens: int) -> tuple[Attachment | None, str]:
     """Return the part of a text that fits, in whole lines if possible, and a sentence about it."""
-    text = _beginning(attachment.text, most_tokens)
+    text = _part(attachment, most_tokens)
     if not text:
         left = f"{max(0, most_tokens):,} tokens (input.max_tokens)"
         return None, f"{attachment.name} was not attached: it exceeds the remaining {left}."
@@ -60,16 +62,18 @@ def fit(attachment: Attachment, most_tokens: int) -> tuple[Attachment | None, st
             attachment,
             f"Attached {attachment.name}: {lines:,} line{'s'[: lines != 1]}, {about}.",
         )
-    part = f"the first {fitting:,} of {lines:,} lines" if fitting < lines else "the beginning"
+    end = "last" if attachment.newest_last else "first"
+    part = f"the {end} {fitting:,} of {lines:,} lines" if fitting < lines else "the beginning"
     fits = f"Attached only {part} of {attachment.name}, {about}."
     sentence = f"{fits} The rest does not fit (input.max_tokens)."
     return Attachment(attachment.name, text), sentence
 
 
-def _beginning(text: str, most_tokens: int) -> str:
+def _part(attachment: Attachment, most_tokens: int) -> str:
+    text, order = attachment.text, -1 if attachment.newest_last else 1
     if estimated_tokens(text) <= most_tokens:
         return text
-    lines = text.splitlines(keepends=True)
+    lines = text.splitlines(keepends=True)[::order]
     totals = accumulate(map(estimated_tokens, lines))  # lazily, because a text may have megabytes
     fitting = sum(1 for _ in takewhile(lambda total: total <= most_tokens, totals))
-    return "".join(lines[:fitting]) or text[: max(0, most_tokens)]
+    return "".join(lines[:fitting][::order]) or text[: max(0, most_tokens)]

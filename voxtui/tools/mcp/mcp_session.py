@@ -25,7 +25,7 @@ from voxtui import __version__
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.schema import McpServer
 from voxtui.tools.mcp.approvals import ListedTool
-from voxtui.tools.mcp.visible_text import visible_line
+from voxtui.tools.mcp.visible_text import visible, visible_line
 
 LONGEST_MESSAGE = 4_000_000
 """Maximum bytes of a line from a server. A longer one ends the connection."""
@@ -117,6 +117,8 @@ class Session:
             )
             async with client:
                 self._client = client
+                # The server's own patterns could keep all threads waiting.
+                client.session.validate_tool_result = _accept
                 await self._list()
                 self._ready.set()
                 await self._end.wait()
@@ -142,7 +144,7 @@ class Session:
                 listed[tool.name] = ListedTool(
                     tool.name,
                     tool.description or "",
-                    json.dumps(tool.input_schema),
+                    visible(json.dumps(tool.input_schema, ensure_ascii=False)),
                     bool(tool.annotations and tool.annotations.read_only_hint),
                 )
             cursor = page.next_cursor
@@ -284,6 +286,10 @@ async def _exited(process: Process) -> None:
 def _signal_group(process: Process, number: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
+
+
+async def _accept(name: str, result: mcp_types.CallToolResult) -> None:
+    """Check nothing: only the text of a result is used."""
 
 
 def _text(result: mcp_types.CallToolResult) -> str:
