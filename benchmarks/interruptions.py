@@ -28,7 +28,7 @@ from voxtui.audio.played import Played, PlayedSegment
 from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
 from voxtui.dialogue.data import Frame
-from voxtui.dialogue.listening.barge_in import VoiceBargeIn
+from voxtui.dialogue.listening.endpointing import VoiceBargeIn
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.settings.schema import Config, VadConfig
 from voxtui.voices.hibari import HibariVoice

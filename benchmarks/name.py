@@ -39,7 +39,7 @@ from voxtui.audio.resampling import resample
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.commands.segmentation import Segmenter, utterances
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame, Utterance
-from voxtui.dialogue.listening.name import after_name
+from voxtui.dialogue.listening.heard_words import after_name
 from voxtui.settings.schema import VadConfig, VoiceConfig
 from voxtui.voices.hibari import HibariVoice
 

@@ -98,7 +98,7 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    return tmp_path / "cache" / "voxtui" / "models" / "Tiny-Voxtral"
+    return tmp_path / "cache" / "voxtui" / "models" / "someone" / "Tiny-Voxtral"
 
 
 @pytest.fixture
@@ -302,7 +302,7 @@ def test_kokoro_comes_with_the_voice_that_is_configured(machine, hub, monkeypatc
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     command = ("models", "fetch", "kokoro", "--set", "voice.name=bf_emma")
     ran = [voxtui(*command) for _ in range(2)]
-    directory = machine.parent / "Kokoro-82M"
+    directory = machine.parents[1] / "Kokoro-82M"
     assert fetched(directory) == files
     assert ran[1].stderr == f"kokoro is here already: {directory}\n"
     assert voxtui(*command, "--language", "fr").returncode == 0
@@ -512,4 +512,4 @@ def test_a_file_that_an_earlier_download_left_unchecked_is_hashed_not_sent(fetch
 def test_a_downloaded_model_is_kept_under_its_name(machine):
     repository = voxtral(NAME)
     assert isinstance(repository, Model)
-    assert repository.path == models_directory() / "Tiny-Voxtral" == machine
+    assert repository.path == models_directory() / NAME == machine

@@ -8,7 +8,7 @@ from tests.models.tiny_model import CONTENT, PART, PARTIAL, TINY, place_tiny
 from voxtui.commands import models_command as fetch_command
 from voxtui.errors import InputError, ModelError, ModelMissing
 from voxtui.models import store
-from voxtui.models.catalogue import chat_model, models_directory
+from voxtui.models.catalogue import Model, chat_model, models_directory, voxtral
 from voxtui.models.download import download
 from voxtui.models.installed import check_content, kokoro_files, model_file, voxtral_directory
 from voxtui.settings.schema import Config, KokoroConfig, VoiceConfig
@@ -157,3 +157,9 @@ def test_a_missing_file_for_from_is_refused_even_if_the_model_is_here(monkeypatc
 def test_a_directory_is_not_a_model_file(tmp_path):
     with pytest.raises(ModelError, match="is a directory"):
         model_file(str(tmp_path))
+
+
+def test_a_voxtral_of_another_owner_has_a_directory_of_its_own():
+    ours, theirs = (voxtral(f"{owner}/Voxtral") for owner in ("mistralai", "somebody"))
+    assert isinstance(ours, Model) and ours.path == models_directory() / "Voxtral"
+    assert isinstance(theirs, Model) and theirs.path == models_directory() / "somebody" / "Voxtral"

@@ -93,8 +93,6 @@ class Chime:
 
 def cue(rate: int = 48_000) -> SpeechChunk:
     """Return the two notes that announce the open microphone."""
-    from voxtui.dialogue.data import SpeechChunk
-
     return SpeechChunk(bells(rate, NOTES[:2], CUE_SECONDS), rate, "")
 
 

@@ -1,7 +1,8 @@
-"""Decode 16-bit PCM and the header of a WAV file while their bytes arrive."""
+"""Decode 16-bit PCM and a WAV header while their bytes arrive; encode whole files."""
 
 from __future__ import annotations
 
+import io
 import struct
 
 import numpy as np
@@ -15,6 +16,10 @@ UNKNOWN_SIZE = 0x7FFF_0000
 """Minimum size that means "unknown", as 0 does: a program that pipes a WAV cannot know it."""
 
 _PCM, _FORMAT_BYTES = 1, 16
+
+FORMATS = {"mp3": ("MP3", None), "opus": ("OGG", "OPUS"), "flac": ("FLAC", "PCM_16"),
+           "wav": ("WAV", "PCM_16")}  # fmt: skip
+"""libsndfile's names of the container and the codec, by format."""
 
 
 class PcmStream:
@@ -62,3 +67,16 @@ def wav_header(start: bytes) -> tuple[int, int | None] | None:
         if position > LONGEST_HEADER:
             raise ValueError("the header is too long")
     return None
+
+
+def encode(samples: Samples, rate: int, form: str) -> bytes:
+    """Return a file of `samples` (int16 or float32, mono) in `form`, a key of FORMATS."""
+    import soundfile  # pyright: ignore[reportMissingTypeStubs]
+
+    container, codec = FORMATS[form]
+    file = io.BytesIO()
+    with soundfile.SoundFile(file, "w", rate, 1, codec, format=container) as sound:
+        # in pieces, because libvorbis and libopus overflow their stack with long ones
+        for start in range(0, len(samples), rate):
+            sound.write(samples[start : start + rate])  # pyright: ignore[reportUnknownMemberType]
+    return file.getvalue()

@@ -109,6 +109,11 @@ def paragraphs(*texts: str) -> str:
     return "\n\n".join(text for text in texts if text)
 
 
+def transcript_limit(seconds: float) -> int:
+    """Return the maximum tokens of a transcript. Digits read fast are ten a second."""
+    return 16 + int(seconds * 15)
+
+
 def until_repeated(texts: Iterable[str]) -> Iterator[str]:
     """Yield the tokens of a reply until it repeats itself, as small models do in a story.
 

@@ -52,6 +52,11 @@ class Dialogue:
         return self.state is State.READY and self.listener.recording is None
 
     @property
+    def is_idle(self) -> bool:
+        """True while nobody speaks and no turn waits, so that the devices may be replaced."""
+        return self.is_quiet and not self.inbox.turn_waits
+
+    @property
     def loading_options(self) -> ReplyOptions:
         """Return the options to load a brain for: a history would stand before the time."""
         return self.options if self.history.past else self.timed_options(())

@@ -22,7 +22,7 @@ from voxtui.dialogue.dialogue import NO_FRONT_END, Dialogue, FrontEnd
 from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice, State, Synced
 from voxtui.dialogue.history.history import ConversationLeft, History
 from voxtui.dialogue.inbox import Inbox, Posted
-from voxtui.dialogue.listening.barge_in import VoiceBargeIn
+from voxtui.dialogue.listening.endpointing import VoiceBargeIn
 from voxtui.dialogue.listening.listener import Listener, warm_up
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
@@ -226,7 +226,7 @@ class Engine:
                     self._take(item)
                 self._components.devices.attend(self._listener.attentive or self._inbox.turn_waits)
                 self._replace_lost_speaker()
-                if self._dialogue.is_quiet and not self._inbox.turn_waits:
+                if self._dialogue.is_idle:
                     self._announce()
         except Closing:
             pass
@@ -249,7 +249,7 @@ class Engine:
                 self._turns.idle.step()
         waited, patience = 0.0, self._listener.patience_s
         while patience is None or waited < patience:
-            if self._dialogue.is_quiet and (events := self._components.devices.look()):
+            if self._dialogue.is_idle and (events := self._components.devices.look()):
                 self._components.report(events)
             idle_s = LOOK_SECONDS if self._components.devices.watched else None
             try:
@@ -393,8 +393,8 @@ class Engine:
         self._dialogue.enter(State.READY)
 
     def _replace_lost_speaker(self) -> None:
-        """Replace the speaker if it failed. Nothing can be recorded during this."""
-        if not self._components.devices.speaker_lost:
+        """Replace the speaker if it failed, while nobody speaks: nothing can be recorded then."""
+        if not self._components.devices.speaker_lost or not self._dialogue.is_idle:
             return
         if self._components.devices.watched:
             self._dialogue.enter(State.LOADING)
@@ -406,4 +406,4 @@ class Engine:
         if announcement := self._announcer.next():
             self._turns.idle.end()
             self._announcer.speak(announcement)
-            self._replace_lost_speaker()  # now: after the next key it would cost spoken words
+            self._replace_lost_speaker()

@@ -111,7 +111,10 @@ class Model:
     def directory(self) -> Path:
         if self.file:
             return models_directory()
-        return models_directory() / self.repository.rpartition("/")[2]
+        owner, _, name = self.repository.partition("/")
+        # Anybody may publish a Voxtral of the same name, with other weights.
+        foreign = self.name == "voxtral" and owner != "mistralai"
+        return models_directory() / (self.repository if foreign else name)
 
     @property
     def path(self) -> Path:

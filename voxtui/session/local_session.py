@@ -231,7 +231,7 @@ class LocalSession(UserSession):
 
     def say(self, text: str, at: float | None = None) -> int | None:
         """Answer `text`; while the models are being loaded, queue it and return None."""
-        if self.failed or self.state is State.LOADING or self._trying:
+        if self.failed or self._loads:
             self.queued.append(text)
             return None
         return self.post(commands.SendText(text, at))
@@ -409,13 +409,9 @@ class LocalSession(UserSession):
         self.chosen.clear()
         return path, keys
 
-    def _require_model(self) -> None:
-        super()._require_model()
-        if self._trying:  # the engine has not taken the command yet
-            raise NotAllowed(
-                "The models are still loading. Text that you send is answered after that.",
-                "information",
-            )
+    @property
+    def _loads(self) -> bool:
+        return super()._loads or bool(self._trying)  # the engine may not have taken the command
 
     def _store_conversations(self, stores: bool, config: Config) -> None:
         """Begin or stop storing conversations, and tell the user.
@@ -469,31 +465,18 @@ def _change(
 ) -> commands.ReplaceComponents:
     """Make the components that a new value of `key` needs. Raises VoxtuiError."""
     assert factories is not None
-    match key.split("."):
-        case ["audio", _]:
-            return commands.ReplaceComponents(config, **_device(factories, key, config))
-        case ["vad", _]:
-            if factories.cancels_echo(config) == factories.cancels_echo(before):
-                return commands.ReplaceComponents(config)
-            return commands.ReplaceComponents(config, microphone=factories.microphone(config))
-        case ["voice", _]:
-            return commands.ReplaceComponents(config, voice=factories.voice(config) or "none")
-        case ["brain", "language"]:
-            return commands.ReplaceComponents(
-                config,
-                brain=factories.brain(config, notify),
-                voice=factories.voice(config) or "none",
-            )
-        case _:
-            return commands.ReplaceComponents(config, brain=factories.brain(config, notify))
+    section, parts = key.partition(".")[0], _device(factories, key, config)
+    if section == "vad" and factories.cancels_echo(config) != factories.cancels_echo(before):
+        parts["microphone"] = factories.microphone(config)
+    if section not in ("audio", "vad", "voice"):
+        parts["brain"] = factories.brain(config, notify)
+    if section == "voice" or key == "brain.language":
+        parts["voice"] = factories.voice(config) or "none"
+    return commands.ReplaceComponents(config, **parts)
 
 
 def _device(factories: Factories | None, key: str, config: Config) -> dict[str, Any]:
     assert factories is not None
-    match key:
-        case "audio.input":
-            return {"microphone": factories.microphone(config)}
-        case "audio.output":
-            return {"speaker": factories.speaker(config)}
-        case _:
-            return {}
+    if key == "audio.input":
+        return {"microphone": factories.microphone(config)}
+    return {"speaker": factories.speaker(config)} if key == "audio.output" else {}

@@ -72,6 +72,10 @@ class UserSession:
     def busy(self) -> bool:
         return bool(self._unfinished)
 
+    @property
+    def _loads(self) -> bool:
+        return self.state is State.LOADING
+
     def start(self, past: Past = ()) -> None:
         self.engine.start(past)
 
@@ -137,7 +141,7 @@ class UserSession:
             raise NotAllowed(
                 "No model is loaded. Text that you send is answered once one is.", "error"
             )
-        if self.state is State.LOADING:
+        if self._loads:
             raise NotAllowed(
                 "The models are still loading. Text that you send is answered after that.",
                 "information",

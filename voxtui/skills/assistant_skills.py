@@ -21,6 +21,7 @@ from voxtui.dialogue.turn.run_tool import DONE_ALREADY
 from voxtui.errors import InputError
 from voxtui.skills import timer_alarm
 from voxtui.skills.local_time import seconds_since_boot, utc
+from voxtui.skills.rules.spoken import SNOOZE_SECONDS
 from voxtui.skills.timer_store import Entries, TimerStore
 
 if TYPE_CHECKING:
@@ -195,17 +196,17 @@ class AssistantSkills:
     def rang(self) -> bool:
         return self._alarm.just_rang(utc(self.now()))
 
-    def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
-        from voxtui.skills.rules.timer_words import SNOOZE_SECONDS
-
-        return self._order_stop(SNOOZE_SECONDS if snooze else 0.0, missed)
-
-    def _order_stop(self, snooze_s: float = 0.0, missed: bool = False) -> bool:
+    def stop_ringing(
+        self,
+        snooze: bool = False,
+        missed: bool = False,
+        seconds: float = SNOOZE_SECONDS,
+    ) -> bool:
         ringing = self._alarm.entries
-        rings = bool(ringing) or (snooze_s > 0 and self.rang)
+        rings = bool(ringing) or (snooze and self.rang)
         if rings or missed:
-            before_s, before = self._stop or (0.0, False)
-            self._stop = (snooze_s or before_s, missed or before)
+            snooze_s, before = self._stop or (0.0, False)
+            self._stop = (seconds if snooze else snooze_s, missed or before)
             self._changed.set()
         if ringing:
             self._emit(RingsIn(None))  # at once: the thread may be at a file
@@ -219,7 +220,7 @@ class AssistantSkills:
             self.stop_ringing(missed=True)
             return "Cleared."
         if rang and "snooze" in orders:
-            self._order_stop(orders["snooze"])
+            self.stop_ringing(snooze=True, seconds=orders["snooze"])
             return timer_alarm.snooze_sentence(self._alarm.last, orders["snooze"])
         seconds = timer_alarm.KEY_SECONDS
         heard = "heard" in orders and self._alarm.just_rang(utc(self.now()), seconds)
@@ -266,11 +267,6 @@ class AssistantSkills:
         else:
             log_failure(error)
 
-    def _change(self, change: Callable[[Entries], Entries]) -> None:
-        """Change the entries, and the files as soon as they can be written."""
-        self._unwritten.append(change)
-        self._write()
-
     def _write(self) -> None:
         if not self._unwritten:
             return
@@ -295,7 +291,7 @@ class AssistantSkills:
             return LOOK_SECONDS
         if clock_set:
             self._alarm.move(clock_set)
-            self._change(lambda entries: timer_alarm.moved(entries, known, clock_set))
+            self._unwritten.append(lambda entries: timer_alarm.moved(entries, known, clock_set))
             return 0.0
         self._announce(due, now)
         if due is not None and due <= now:
@@ -351,7 +347,8 @@ class AssistantSkills:
 
     def _ring(self, now: datetime) -> None:
         _, rung = timer_alarm.ring_due(self._entries, now)
-        self._change(lambda entries: timer_alarm.ring_due(entries, now)[0])
+        self._unwritten.append(lambda entries: timer_alarm.ring_due(entries, now)[0])
+        self._write()
         rings = [entry for entry, late in rung if late.total_seconds() < timer_alarm.LATE_SECONDS]
         if rings:
             self._alarm.add(rings, now)
@@ -397,4 +394,4 @@ class AssistantSkills:
             left = (e for e in entries.all if e not in ended and not (missed and e.missed))
             return Entries(tuple(left))
 
-        self._change(change)
+        self._unwritten.append(change)

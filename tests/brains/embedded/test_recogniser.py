@@ -24,7 +24,7 @@ from voxtui.brains.embedded.recogniser import (
     stretches,
 )
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
-from voxtui.dialogue.listening.name import after_name
+from voxtui.dialogue.listening.heard_words import after_name
 from voxtui.errors import ModelError
 from voxtui.settings.schema import VoiceConfig
 from voxtui.voices.hibari import HibariVoice

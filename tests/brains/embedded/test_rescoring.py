@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from voxtui.brains.embedded.recogniser import Heard
@@ -55,3 +57,12 @@ def test_an_unknown_word_is_unlikely_and_not_impossible(rescoring: Rescoring) ->
 def test_the_first_candidate_stands_alone_and_before_the_loading(rescoring: Rescoring) -> None:
     assert rescoring.choose(candidates("weak")).text == "weak"
     assert Rescoring().choose(candidates("a weak", "a week")).text == "a weak"
+
+
+def test_without_the_trigrams_the_first_candidate_stands(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("POCKETSPHINX_PATH", str(tmp_path))
+    without = Rescoring()
+    without.load()
+    assert without.choose(candidates("a weak", "a week")).text == "a weak"

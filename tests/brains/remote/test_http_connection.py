@@ -33,6 +33,12 @@ def test_a_conversation_uses_one_connection_opened_at_the_start(server, make):
     assert server.connections == 1
 
 
+def test_a_server_may_list_its_models_at_great_length(server, make):
+    models = [{"id": "a-model"}, {"id": "another", "description": "x" * (1 << 20)}]
+    server.answers["models"] = returns({"data": models})
+    assert replied(warm(make(model="another"))) == "It is noon."
+
+
 def test_frames_keep_the_connection_warm_while_the_key_is_held(server, make, monkeypatch):
     monkeypatch.setattr("voxtui.brains.remote.remote_brain.WARM_AGAIN_SECONDS", 0.0)
     brain = warm(make())

@@ -512,7 +512,7 @@ def test_the_chat_model_transcribes_if_the_server_has_no_transcriptions(server, 
     assert sound["type"] == "input_audio"
     assert text["text"].startswith("Write down word for word")
     assert server.chats()[-1].json["temperature"] == 0
-    assert server.chats()[-1].json["max_tokens"] == 16 + 5  # ten tokens per second
+    assert server.chats()[-1].json["max_tokens"] == 16 + 7  # 15 tokens per second
 
 
 def test_a_configured_transcription_model_is_not_replaced(server, make):

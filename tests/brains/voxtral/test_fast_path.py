@@ -10,20 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
 from tests.brains.voxtral.taped import TapeRecorder, tape_instead_of_gpu
 from tests.brains.voxtral.turns import answered, ids, made, utterance
-from tests.fakes import Flag
+from tests.fakes import SECONDS, Flag
 from voxtui.brains.voxtral import brain as brain_module
 from voxtui.brains.voxtral import fast_path
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.cuda_errors import marker, write_marker
 from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.generate import ReplyGenerator
+from voxtui.brains.voxtral.model_thread import ModelThread
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import ModelError, RestartNeeded
 from voxtui.models import cuda
@@ -286,6 +287,28 @@ def test_a_user_who_leaves_during_the_attempt_ends_it_and_no_marker_stays(
     ):
         brain.warm_up(leave)
     assert not marker().exists()
+
+
+def test_a_user_who_leaves_does_not_wait_for_a_step_of_the_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopping, over = Flag(), Flag()
+
+    def stuck(*rest: object) -> Iterator[None]:
+        stopping.set()
+        assert over.wait(SECONDS)
+        yield
+
+    monkeypatch.setattr(fast_path, "attempt", stuck)
+    thread, plain = ModelThread(lambda error, again: False), SimpleNamespace(forget=lambda: None)
+    thread.start()
+    with closing(thread):
+        sampling = GenerationConfig().sampling()
+        assert (
+            fast_path.choose(thread, cast("ReplyGenerator", plain), sampling, [], stopping) is None
+        )
+        assert not marker().exists()
+        over.set()
 
 
 # In use.

@@ -26,6 +26,7 @@ from voxtui.dialogue.engine_commands import (
     ReplaceComponents,
     RescanDevices,
     SendText,
+    Sync,
     Talk,
 )
 from voxtui.dialogue.events import (
@@ -35,6 +36,7 @@ from voxtui.dialogue.events import (
     Notice,
     State,
     StateChanged,
+    Synced,
     TurnStarted,
 )
 from voxtui.dialogue.listening.listener import PREROLL_SECONDS
@@ -149,6 +151,27 @@ def test_sound_of_a_lost_microphone_does_not_prove_that_the_next_one_delivers() 
         spares[0].unplug()  # it has delivered nothing, so it is not replaced again at once
         assert talk.events.until(MicrophoneLost)
         assert not spares[1].opened
+
+
+def test_a_lost_speaker_is_not_replaced_while_the_user_already_speaks() -> None:
+    go = Flag()
+    with talking(
+        ScriptedBrain(["It is one. And ", go, "two."]),
+        fallback_devices=lambda: (FakeMicrophone(), FakeSpeaker()),
+    ) as talk:
+        talk.speaker.fails = DeviceError("It is not there.")
+        talk.engine.post(SendText("tell me"))
+        talk.events.until(Notice, lambda e: "It is not there" in str(e))
+        talk.engine.post(Talk(LONG_AGO))
+        talk.microphone.push(frames(SPEECH, LONG_AGO))
+        go.set()
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.LISTENING))
+        talk.engine.post(Sync())
+        talk.events.until(Synced)
+        assert talk.microphone.opened == 1
+        talk.engine.post(Release(LONG_AGO + len(SPEECH) * FRAME_SECONDS))
+        talk.events.until(Captured)
+        talk.events.until(Notice, lambda e: "Speaking through" in str(e))
 
 
 def test_an_old_loss_does_not_close_a_microphone_that_was_opened_again() -> None:

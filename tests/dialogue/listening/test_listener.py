@@ -10,8 +10,7 @@ import pytest
 
 from tests.fakes import LoudIsSpeech, frames, record
 from voxtui.dialogue.data import AUDIBLE, FRAME_SAMPLES, FRAME_SECONDS, MICROPHONE, Frame
-from voxtui.dialogue.listening.barge_in import VoiceBargeIn
-from voxtui.dialogue.listening.endpointing import Endpointer, SpeechGate
+from voxtui.dialogue.listening.endpointing import Endpointer, SpeechGate, VoiceBargeIn
 from voxtui.dialogue.listening.listener import (
     Finding,
     Finished,

@@ -35,7 +35,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.listening.text_echo import is_echo
+from voxtui.dialogue.listening.heard_words import is_echo
 from voxtui.dialogue.protocols import OnWords, StopFlag, TurnRequest
 from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps

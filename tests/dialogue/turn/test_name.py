@@ -14,7 +14,7 @@ from tests.dialogue.turn.test_skills import ClockOnly
 from tests.fakes import ScriptedBrain, frames
 from voxtui.dialogue.data import FRAME_SECONDS, SKILL, Frame
 from voxtui.dialogue.events import Caption, Captured, UserWords
-from voxtui.dialogue.listening.name import after_name
+from voxtui.dialogue.listening.heard_words import after_name
 from voxtui.dialogue.protocols import SkillAnswer, SkillRequest, TurnRequest
 from voxtui.dialogue.timestamps import Outcome
 from voxtui.dialogue.turn import turn_taking

@@ -40,7 +40,7 @@ from voxtui.brains.reply_form import (
 )
 from voxtui.brains.speculation import SpeculationThread
 from voxtui.dialogue.data import Token, ToolCall, UserTranscript, Utterance
-from voxtui.dialogue.listening.name import after_name
+from voxtui.dialogue.listening.heard_words import after_name
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
     OnWords,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -37,13 +38,12 @@ class Rescoring:
         self._model: Any = None
 
     def load(self) -> None:
-        try:
+        # ValueError: POCKETSPHINX_PATH may name another directory, or the file may be damaged.
+        with suppress(ImportError, ValueError):
             pocketsphinx: Any = import_module("pocketsphinx")
-        except ImportError:
-            return
-        pocketsphinx.set_loglevel("FATAL")
-        path = Path(pocketsphinx.get_model_path()) / TRIGRAMS
-        self._model = pocketsphinx.NGramModel.readfile(str(path))
+            pocketsphinx.set_loglevel("FATAL")
+            path = Path(pocketsphinx.get_model_path()) / TRIGRAMS
+            self._model = pocketsphinx.NGramModel.readfile(str(path))
 
     def choose(self, candidates: Sequence[Heard]) -> Heard:
         if len(candidates) == 1 or self._model is None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LARGEST_EVENT = 1 << 20
 LARGEST_STREAM = 1 << 24
 LARGEST_ERROR = 1 << 16
-"""Maximum bytes of one event or whole answer, of a stream, and of the body of an error."""
+"""Maximum bytes of one event, of a stream or whole answer, and of the body of an error."""
 
 LONGEST_RETRY = 3600
 """Maximum seconds of a Retry-After header that are shown."""
@@ -147,8 +147,8 @@ class HttpRequest:
         elif response.headers.get("content-type", "").startswith("text/event-stream"):
             self._read_events(response)
         else:
-            body = _body(response, LARGEST_EVENT)
-            if len(body) > LARGEST_EVENT:
+            body = _body(response, LARGEST_STREAM)
+            if len(body) > LARGEST_STREAM:
                 raise ValueError("the answer is too large")
             self._items.put((_object(body), True))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from voxtui.brains.prompting import after_clock, instruction, paragraphs
+from voxtui.brains.prompting import after_clock, instruction, paragraphs, transcript_limit
 from voxtui.brains.remote.endpoint import SEND_LESS, NetworkTimes, RemoteEndpoint, StatusError
 from voxtui.brains.remote.function_calls import StreamedCall, call_messages, tool_fields
 from voxtui.brains.remote.http_connection import Json, error_text
@@ -47,9 +47,6 @@ NO_AUDIO = (400, 404, 415, 422, 500, 501)
 """Status codes of servers that refuse audio. The message must mention audio, too."""
 
 TRANSCRIBE = "Write down word for word what is said here. Answer with these words only."
-
-TOKENS_PER_SECOND = 10
-"""Maximum tokens of a transcript per second, more than any speaker's words."""
 
 MAX_CLIPS = 5
 """Maximum audio clips in one request: vLLM accepts no more for Voxtral."""
@@ -196,7 +193,7 @@ class RemoteBrain:
                 if self._stt is not None or error.status in (401, 403, 413, 429):
                     raise
                 self._transcribes = False
-        limit = 16 + int(utterance.seconds * TOKENS_PER_SECOND)
+        limit = transcript_limit(utterance.seconds)
         parts = [_audio(utterance), {"type": "text", "text": TRANSCRIBE}]
         messages: list[Json] = [{"role": "user", "content": parts}]
         for text in self._texts({"max_tokens": limit, "temperature": 0}, messages, cancelled):

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
-from voxtui.brains.prompting import instruction
+from voxtui.brains.prompting import instruction, transcript_limit
 from voxtui.brains.reply_form import QUOTING
 from voxtui.brains.reply_language import ReplyLanguage
 from voxtui.brains.voxtral.cuda_errors import is_full, never_free, sentence_of
@@ -65,9 +65,6 @@ REHEARSAL_SECONDS = 3.0
 
 CALL_TOKENS = 200
 """Maximum tokens of a tool call, however short replies must be."""
-
-WORDS_PER_SECOND = 10
-"""Maximum tokens of a transcript per second, however fast the speech."""
 
 FAST = "fast path"
 
@@ -353,7 +350,7 @@ class VoxtralBrain:
 
     def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
         """Yield the words, in `brain.language` or the spoken language. See Brain."""
-        most = 16 + int(utterance.seconds * WORDS_PER_SECOND)
+        most = transcript_limit(utterance.seconds)
 
         def work() -> Generator[int | None, None, None]:
             with self._conversation.passing():  # no part of a long file is needed again

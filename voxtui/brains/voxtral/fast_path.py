@@ -107,6 +107,7 @@ def choose(
     request = thread.request(ModelWork(work, stopping))
     while not request.wait(POLL_SECONDS):
         if stopping.is_set():
+            marker().unlink(missing_ok=True)  # here, because the process may end before the thread
             return None
         if time.monotonic() - progress_at > HANG_SECONDS:
             thread.abandon()

@@ -22,7 +22,7 @@ FAILURES = 2
 
 RESTART = "Restart voxtui to load Voxtral again."
 
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.1
 
 Tokens: TypeAlias = "Callable[[], Generator[int | None, None, None]]"
 """Begins work that yields tokens, and None where it can be stopped."""

@@ -22,9 +22,8 @@ from voxtui.dialogue.data import (
 )
 from voxtui.dialogue.dialogue import Dialogue
 from voxtui.dialogue.events import State
+from voxtui.dialogue.listening.heard_words import after_name, is_echo
 from voxtui.dialogue.listening.listener import Finished, TooQuiet
-from voxtui.dialogue.listening.name import after_name
-from voxtui.dialogue.listening.text_echo import is_echo
 from voxtui.dialogue.prefetch import Prefetched
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,

@@ -16,8 +16,8 @@ from voxtui.dialogue.data import MICROPHONE, REPLAY, SKILL, TYPED, Frame, Uttera
 from voxtui.dialogue.dialogue import Dialogue
 from voxtui.dialogue.events import State
 from voxtui.dialogue.inbox import TypedText
+from voxtui.dialogue.listening.heard_words import ATTENTIVE_SECONDS
 from voxtui.dialogue.listening.listener import Finding, Finished, Recorded, Started, TooQuiet
-from voxtui.dialogue.listening.name import ATTENTIVE_SECONDS
 from voxtui.dialogue.prefetch import prefetch
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.recording import Recording

@@ -12,7 +12,7 @@ import click
 import numpy as np
 from anyio import to_thread
 
-from voxtui.audio.encoding import encode
+from voxtui.audio.pcm import encode
 from voxtui.audio.resampling import resample
 from voxtui.dialogue.data import as_pcm
 from voxtui.dialogue.speech.clauses import clauses

@@ -14,6 +14,8 @@ MONTHS = (
 MOST_DIGITS = 15
 """Maximum digits of a whole number; a larger one is spoken as a power of 10."""
 
+SNOOZE_SECONDS = 300.0
+
 
 def ordinal(number: int) -> str:
     teen = number % 100 in (11, 12, 13)

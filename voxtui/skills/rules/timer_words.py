@@ -13,9 +13,9 @@ from voxtui.skills.rules.forms import english, matches, pattern
 from voxtui.skills.rules.hours import read_moment
 from voxtui.skills.rules.intents import Do, Question, TimerRequest, Which
 from voxtui.skills.rules.normalise import normalise, seconds_in, strip_courtesy
+from voxtui.skills.rules.spoken import SNOOZE_SECONDS
 
 LONGEST_SECONDS = 30 * 86_400
-SNOOZE_SECONDS = 300.0
 
 _CHANGES, _TIMERS, _REMINDERS = english("timer_changes"), english("timers"), english("reminders")
 _RINGING = english("ringing")

@@ -1,8 +1,11 @@
-"""Recognise words that are an echo of our own speech."""
+"""Compare recognised words with the name of the program, and with its own latest words."""
 
 from __future__ import annotations
 
 import re
+
+ATTENTIVE_SECONDS = 8.0
+"""Time after the name alone in which an utterance needs no name."""
 
 SURE_WORDS = 3
 """Minimum number of words of an echo. Fewer may be the user's choice of what was offered
@@ -10,6 +13,17 @@ SURE_WORDS = 3
 
 CUT_WORDS = 4
 """Minimum number of words of an echo whose first and last word may be incomplete."""
+
+
+def after_name(words: str, name: str, anywhere: bool = False) -> str | None:
+    """Return the words after `name`, which may be empty; None if `words` begin otherwise.
+
+    With `anywhere`, words may stand before the name.
+    """
+    parts = map(re.escape, re.findall(r"[\w']+", name))
+    find = re.search if anywhere else re.match
+    match = find(r"\W*" + r"\W+".join(parts) + r"\b\W*", words, re.IGNORECASE)
+    return words[match.end() :] if match else None
 
 
 def is_echo(words: str, spoken: str) -> bool:
