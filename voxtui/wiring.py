@@ -180,7 +180,7 @@ def build_skills(config: Config, rings: bool = True) -> Skills:
     def make_tools() -> tuple[Tool, ...]:
         from voxtui.tools.configured_tools import build_tools
 
-        return build_tools(config.tools) + server_tools
+        return build_tools(config.tools, server_tools)
 
     data, enabled = user_folders().user_data_path, config.tools.enabled
     return AssistantSkills(

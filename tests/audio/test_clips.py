@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import math
 import os
+import queue
 import re
 import struct
 import threading
 import time
 import tracemalloc
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -26,6 +28,7 @@ from voxtui.audio.clips import (
     speak,
 )
 from voxtui.audio.resampling import resample
+from voxtui.commands.headless import Headless
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 from voxtui.dialogue.engine_commands import Cancel, Command, Release, Talk
 from voxtui.dialogue.events import State, StateChanged, TurnFinished, TurnStarted
@@ -390,6 +393,21 @@ def test_a_paced_clip_is_never_ahead_of_time_and_does_not_drift(
     engine = FakeEngine()
     speak(clip_of(12 * 512), engine, Late())
     assert engine.late[1:] == pytest.approx([0.004] * (len(engine.late) - 1))
+
+
+def test_a_question_is_over_when_its_clip_is_silent() -> None:
+    events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    class Quick(FakeEngine):
+        def post(self, command: Command) -> int:
+            if isinstance(command, Release):
+                events.put(TurnFinished(cast("Any", None)))
+            return super().post(command)
+
+    engine, clip = Quick(), clip_of(5 * 512)
+    asked = Headless(cast("Any", engine), cast("Any", None), events, engine.stop)
+    assert [*asked.events(clip)]
+    assert len(engine.frames) == 5 + SILENT_FRAMES
 
 
 def test_an_unpaced_clip_ends_now() -> None:

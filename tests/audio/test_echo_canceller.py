@@ -167,9 +167,10 @@ def test_the_second_answer_knows_the_period_of_a_slow_device() -> None:
     step, segment = RATE // 25, PlayedSegment(RATE)
     errors = []
     for _ in range(2):
-        segment.written = RATE
+        segment.written = 24 * step + step // 3
         for number in range(1, 25):
             segment.took(step, NOW + (number - 1) * 0.04 + 0.005 * (number % 2))
+        segment.took(step // 3, NOW + 0.96)  # all that is left
         assert segment.began_at is not None
         errors.append(segment.began_at - NOW)
         segment = segment.following()
@@ -225,6 +226,12 @@ def test_echo_is_cancelled_where_it_is_wanted_and_possible(
         monkeypatch.setitem(sys.modules, "pywebrtc_audio", None)
     audio = AudioConfig(echo_cancellation=wanted)  # type: ignore[arg-type]
     assert cancels_echo(Config(audio=audio, vad=VadConfig(hands_free=hands_free))) is cancels
+
+
+def test_a_broken_installation_is_an_error_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pywebrtc_audio", None)
+    with pytest.raises(DeviceError, match="The echo canceller did not load"):
+        EchoCanceller(Played())
 
 
 def test_without_the_extra_it_cannot_be_switched_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -322,13 +322,22 @@ def test_a_letter_that_looks_alike_is_that_of_the_choice():
     assert call == ToolCall("lamp", '{"room": "sink", "state": "on"}')
 
 
+def test_a_call_names_one_tool():
+    mine = msgspec.structs.replace(LAMP, name="disk")
+    tools = build_tools(ToolsConfig(command=(mine,)), (Tool("git_status", "x", None, "{}"),))
+    names = [tool.name for tool in tools]
+    assert len(names) == len({*names})
+    assert tools[0].line.startswith("switch the")
+    assert next(tool.line for tool in tools if tool.name == "git_status") != "x"
+
+
 def test_numbers_are_numbers():
     command = ToolCommand("volume", "set the volume to {n}", ("echo", "{n}"), {"n": "integer"})
     (volume, *_) = build_tools(ToolsConfig(command=(command,)))
     call = rule_call((volume,), "Set the volume to thirty-five.")
     assert call is not None
     assert json.loads(call.arguments) == {"n": 35}
-    for wrong in ("35", 3.5, True, 10**12):
+    for wrong in ("35", 3.5, True, 10**12, -1):
         with pytest.raises(InputError):
             run(volume, n=wrong)
 
@@ -352,6 +361,16 @@ def test_a_command_is_over_when_its_program_is(tmp_path):
 def test_a_command_that_a_signal_ended_is_not_done():
     with pytest.raises(InputError, match="ended by signal 11"):
         output_of(("sh", "-c", "kill -SEGV $$"), 10, NEVER)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it goes on
+def test_a_command_that_may_not_be_ended_is_not_waited_for(monkeypatch):
+    def killpg(group, number):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "killpg", killpg)
+    with pytest.raises(InputError, match="goes on"):
+        output_of(("sleep", "3"), 0.1, NEVER)
 
 
 def is_alive(pid: int) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from voxtui.audio.played import Played
 from voxtui.audio.resampling import DELAY_SECONDS, Resampler
 from voxtui.dialogue.data import SAMPLE_RATE, Samples
+from voxtui.errors import DeviceError, how_to_install
 
 BLOCK_SAMPLES = 160
 """Samples of a block of the canceller, 10 ms."""
@@ -53,7 +54,13 @@ class EchoCanceller:
     def __init__(self, played: Played, offset_s: float = 0.0) -> None:
         """Assume that sound is captured `offset_s` seconds after the time in `played`."""
         import numpy as np
-        from pywebrtc_audio import EchoCanceller as Aec3
+
+        try:
+            from pywebrtc_audio import EchoCanceller as Aec3
+        except ImportError as error:
+            raise DeviceError(
+                f"The echo canceller did not load: {error}.", how_to_install("hands-free")
+            ) from error
 
         delay_ms = round((LEAD_SECONDS + max(0.0, offset_s)) * 1000)
         self._aec: Any = Aec3(SAMPLE_RATE, stream_delay_ms=delay_ms)

@@ -50,7 +50,8 @@ class PlayedSegment:
         if not self.written:
             return
         self.taken += samples
-        self._least = min(self._least, samples)
+        if self.taken < self.written:  # else it may be a rest
+            self._least = min(self._least, samples)
         shown = now - max(0.0, self.taken / self.rate - self.period)
         self._earliest = min(self._earliest, shown)
         if self.began_at is None or shown < self.began_at:

@@ -34,17 +34,21 @@ class Headless:
 
         The key is released after `held` seconds of a clip.
         """
+        clip: threading.Thread | None = None
         if isinstance(question, str):
             self.engine.post(SendText(question))
         else:
             heard = (question, self.engine, self._stopped, paced, held)
-            threading.Thread(target=speak, args=heard, name="voxtui-clip", daemon=True).start()
+            clip = threading.Thread(target=speak, args=heard, name="voxtui-clip", daemon=True)
+            clip.start()
         while True:
             event = self._events.get()
             if isinstance(event, Died):
                 raise event.error
             yield event
             if isinstance(event, TurnFinished):
+                if clip is not None:
+                    clip.join()  # else the next clip of this name would get the rest of it
                 return
 
     def ask(self, question: Clip | str, paced: bool = True, held: float | None = None) -> Turn:

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from voxtui.tools.mcp.mcp_servers import McpServers
 
 
-def build_tools(config: ToolsConfig) -> tuple[Tool, ...]:
-    """Return the tools of the person at this machine. Reads no file."""
+def build_tools(config: ToolsConfig, servers: Iterable[Tool] = ()) -> tuple[Tool, ...]:
+    """Return the tools of the person at this machine, then those of servers. Reads no file.
+
+    Of equal names the first is kept, because a call names its tool.
+    """
     tools = [
         *map(command_tool, config.command),
         *Notes(notes_file(config.notes_file)).tools(),
@@ -28,7 +31,10 @@ def build_tools(config: ToolsConfig) -> tuple[Tool, ...]:
         from voxtui.tools.calendar import calendar_tool
 
         tools.append(calendar_tool(user_path(config.calendar_file)))
-    return _shared(tools, config)
+    named: dict[str, Tool] = {}
+    for tool in (*_shared(tools, config), *servers):
+        named.setdefault(tool.name, tool)
+    return tuple(named.values())
 
 
 def build_server_tools(config: Config) -> tuple[tuple[Tool, ...], McpServers]:

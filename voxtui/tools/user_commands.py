@@ -73,7 +73,7 @@ def _arguments(command: ToolCommand) -> Any:
     def kind(name: str) -> Any:
         if choices := _kind(command, name):
             return Literal[choices]  # type: ignore[valid-type]
-        whole = Annotated[int, msgspec.Meta(gt=-(10**9), lt=10**9)]
+        whole = Annotated[int, msgspec.Meta(ge=0, lt=10**9)]
         text = Annotated[str, msgspec.Meta(pattern=TEXT)]
         return whole if command.arguments[name] == "integer" else text
 

@@ -91,7 +91,8 @@ def output_of(
         )
     except OSError as error:
         raise InputError(f"{name} cannot be run: {error.strerror}.") from error
-    with process:
+    assert process.stdout is not None
+    with process.stdout:
         try:
             output, cut = _read(process, time.monotonic() + seconds, cancelled, most)
         except InputError:
@@ -99,6 +100,7 @@ def output_of(
             raise
         if cut:  # it may print for ever
             _kill_group(process)
+    process.wait()
     if process.returncode > 0:
         raise InputError(f"{name} failed with exit code {process.returncode}. {output[:200]}")
     if process.returncode < 0 and not cut:
@@ -107,9 +109,16 @@ def output_of(
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill `process`, which was not waited for, and what it started."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    """Kill `process`, which was not waited for, and what it started. Raises InputError."""
+    try:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    except PermissionError as error:
+        if process.poll() is None:  # else it has ended, and macOS refuses that
+            raise InputError(
+                "The command took too long, and goes on: it runs as another user."
+            ) from error
+    process.wait()
 
 
 def _read(

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import islice
 
 from voxtui.dialogue.tool_interface import Tool
 from voxtui.settings.schema import McpExample, McpServer
@@ -35,13 +36,9 @@ def mcp_tools(
 ) -> tuple[Tool, ...]:
     """Return the tools allowed for the present command or address of a configured server."""
     configured = {server.name: server for server in servers}
-    tools: dict[str, Tool] = {}
-    for allowed in approvals:
-        server = configured.get(allowed.server)
-        if server is not None and is_valid(allowed, server):
-            tool = _tool(allowed, server, connections)
-            tools.setdefault(tool.name, tool)
-    return tuple(tools.values())[:MOST_TOOLS]
+    known = ((allowed, configured.get(allowed.server)) for allowed in approvals)
+    valid = ((allowed, server) for allowed, server in known if server and is_valid(allowed, server))
+    return tuple(_tool(*pair, connections) for pair in islice(valid, MOST_TOOLS))
 
 
 def is_valid(allowed: AllowedTool, server: McpServer) -> bool:
