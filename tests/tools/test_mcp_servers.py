@@ -6,7 +6,8 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -273,6 +274,38 @@ def test_a_server_over_http_gets_its_token(tmp_path, monkeypatch):
         pytest.raises(InputError, match=f"at {url} failed: "),
     ):
         connections.list_tools("sdk")
+
+
+class LongAnswers(BaseHTTPRequestHandler):
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        result = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "serverInfo": {"name": "x" * 5_000_000, "version": "1"},
+            "tools": [],
+        }
+        answer = {"jsonrpc": "2.0", "id": request.get("id"), "result": result}
+        self.send_response(200 if "id" in request else 202)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        with suppress(OSError):
+            self.wfile.write(json.dumps(answer).encode() if "id" in request else b"")
+
+    def log_message(self, *about):
+        pass
+
+
+def test_a_long_answer_over_http_is_not_read_to_its_end():
+    with ThreadingHTTPServer(("127.0.0.1", 0), LongAnswers) as http:
+        threading.Thread(target=http.serve_forever, daemon=True).start()
+        configured = McpServer("long", url=f"http://127.0.0.1:{http.server_port}/mcp")
+        with (
+            closing(McpServers((configured,))) as connections,
+            pytest.raises(InputError, match="more than 4 MB"),
+        ):
+            connections.list_tools("long")
+        http.shutdown()
 
 
 def test_an_end_during_the_first_call_starts_nothing():

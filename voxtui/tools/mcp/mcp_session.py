@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import anyio
 import mcp_types
+from httpx2 import AsyncByteStream, AsyncClient, Response, StreamError, Timeout
 from mcp import Client
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
@@ -28,7 +29,7 @@ from voxtui.tools.mcp.approvals import ListedTool
 from voxtui.tools.mcp.visible_text import visible, visible_line
 
 LONGEST_MESSAGE = 4_000_000
-"""Maximum bytes of a line from a server. A longer one ends the connection."""
+"""Maximum bytes of a line or of an answer over HTTP. A longer one ends the connection."""
 
 END_SECONDS = 0.2
 """Time for a process to end after stdin was closed and SIGTERM was sent, before SIGKILL."""
@@ -165,13 +166,15 @@ class Session:
 
     @asynccontextmanager
     async def _http(self) -> AsyncGenerator[Any]:
-        from httpx2 import AsyncClient, Timeout
-
         headers: dict[str, str] = {}
         if variable := self.server.token_env:
             headers["Authorization"] = f"Bearer {self._variable(variable)}"
         async with (
-            AsyncClient(headers=headers, timeout=Timeout(30.0, read=300.0)) as http,
+            AsyncClient(
+                headers=headers,
+                timeout=Timeout(30.0, read=300.0),
+                event_hooks={"response": [_limit]},
+            ) as http,
             streamable_http_client(self.server.url, http_client=http) as streams,
         ):
             yield streams
@@ -241,6 +244,28 @@ class Session:
         assert process.stderr is not None
         while piece := await process.stderr.read(STDERR_BYTES):
             self._stderr = (self._stderr + piece)[-STDERR_BYTES:]
+
+
+class _Limited(AsyncByteStream):
+    def __init__(self, stream: AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        size = 0
+        async for piece in self._stream:
+            if (size := size + len(piece)) > LONGEST_MESSAGE:
+                raise StreamError(f"more than {LONGEST_MESSAGE // 10**6} MB")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def _limit(response: Response) -> None:
+    """Limit an answer that is read as a whole; events are read one by one."""
+    if "event-stream" not in response.headers.get("content-type", ""):
+        assert isinstance(response.stream, AsyncByteStream)
+        response.stream = _Limited(response.stream)
 
 
 def _first(error: BaseException) -> BaseException:
