@@ -216,11 +216,13 @@ def build_brain(
         "remote": Fallbacks((partial(_remote, config, notify),)),
     }
     chosen = loaders[config.brain.name]
-    return chosen if config.brain.name == "auto" else chosen.checked()
+    if config.brain.name != "auto":
+        chosen.make().close()
+    return chosen
 
 
 def build_voice(config: Config, may_download: bool = False) -> Fallbacks[Voice] | None:
-    """Return the makers of the voice, best first, or None for none; a named one is made now."""
+    """Return the makers of the voice, best first, or None. Raises ModelError like build_brain."""
     embedded = partial(_hibari, config, may_download)
     on_gpu, small = partial(_kokoro_on_gpu, config), partial(_small_kokoro, config)
     foreign = config.brain.language not in ("", "en")
@@ -236,7 +238,9 @@ def build_voice(config: Config, may_download: bool = False) -> Fallbacks[Voice] 
     if config.voice.engine == "none":
         return None
     chosen = loaders[config.voice.engine]
-    return chosen if config.voice.engine == "auto" else chosen.checked()
+    if config.voice.engine != "auto":
+        chosen.make().close()
+    return chosen
 
 
 def _embedded(config: Config, notify: Notify, download_chat: bool) -> Brain:

@@ -59,18 +59,3 @@ def test_an_aborted_load_closes_its_part() -> None:
     with pytest.raises(KeyboardInterrupt):
         Fallbacks((lambda: voice, BeepVoice)).load(abort)
     assert voice.closed
-
-
-def test_a_check_makes_the_first_part_and_closes_it() -> None:
-    made: list[BeepVoice] = []
-
-    def make() -> BeepVoice:
-        made.append(BeepVoice())
-        return made[-1]
-
-    checked = Fallbacks((make, impossible)).checked()
-    assert made[0].closed
-    loaded = checked.load(warm_up)
-    assert loaded.part is made[1] and not loaded.part.closed
-    with pytest.raises(ModelError, match="no GPU"):
-        Fallbacks((impossible, make)).checked()

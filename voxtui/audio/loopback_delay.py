@@ -37,7 +37,7 @@ class Loopback:
     round_trips: tuple[float, ...]
     """seconds from `play` to the capture by the microphone"""
     offsets: tuple[float, ...]
-    """seconds from `first_sound` to the capture"""
+    """seconds from `first_sound` to the capture, so of speaker and microphone"""
     noise: float
     """the root mean square of the room's sound, 0 to 1"""
     peak: float

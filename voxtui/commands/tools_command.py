@@ -34,9 +34,8 @@ MANY = 10
 
 def list_tools(config: Config, as_json: bool) -> None:
     """Print each tool, and whether a key must confirm its calls. Raises InputError."""
-    tools = [*build_tools(config.tools), *build_server_tools(config)[0]]
-    tools = tools if config.tools.enabled else []
-    for tool in tools:
+    tools = build_tools(config.tools, build_server_tools(config)[0])
+    for tool in tools if config.tools.enabled else ():
         if as_json:
             fields = {"name": tool.name, "line": tool.line, "key": needs_key(tool)}
             click.echo(json.dumps(fields, ensure_ascii=False))

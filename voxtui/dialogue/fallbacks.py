@@ -26,11 +26,6 @@ class Fallbacks(Generic[P]):
     """whether a failed first maker is final, because the user named it; the others then serve only
     after the loss of what it made"""
 
-    def checked(self) -> Fallbacks[P]:
-        """Return these makers if the first one can be made. Raises ModelError."""
-        self.makers[0]().close()
-        return self
-
     def make(self) -> P:
         """Make the first one that can be made, without loading it. Raises ModelError."""
         return self.load(lambda part: None).part

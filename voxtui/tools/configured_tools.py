@@ -32,8 +32,8 @@ def build_tools(config: ToolsConfig, servers: Iterable[Tool] = ()) -> tuple[Tool
 
         tools.append(calendar_tool(user_path(config.calendar_file)))
     named: dict[str, Tool] = {}
-    for tool in (*_shared(tools, config), *servers):
-        named.setdefault(tool.name, tool)
+    for tool in (*tools, *servers):
+        named.setdefault(tool.name, replace(tool, shared=tool.name in config.shared))
     return tuple(named.values())
 
 
@@ -47,9 +47,4 @@ def build_server_tools(config: Config) -> tuple[tuple[Tool, ...], McpServers]:
     from voxtui.tools.mcp.mcp_tools import mcp_tools
 
     servers = McpServers(config.mcp.server)
-    allowed = read_approvals(approvals_file())
-    return _shared(mcp_tools(config.mcp.server, allowed, servers), config.tools), servers
-
-
-def _shared(tools: Iterable[Tool], config: ToolsConfig) -> tuple[Tool, ...]:
-    return tuple(replace(tool, shared=tool.name in config.shared) for tool in tools)
+    return mcp_tools(config.mcp.server, read_approvals(approvals_file()), servers), servers

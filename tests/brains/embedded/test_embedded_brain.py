@@ -32,7 +32,8 @@ from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.dialogue.tool_interface import Tool
 from voxtui.errors import ForeignSpeech, ModelError
 from voxtui.models.catalogue import Model, Source
-from voxtui.settings.schema import Config
+from voxtui.settings.schema import BrainConfig, Config
+from voxtui.wiring import build_brain
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,14 @@ def test_a_chat_model_is_downloaded_at_warm_up_only_if_that_was_requested(
     assert downloaded == ["qwen2.5-coder-1.5b"]
     step = "fetching qwen2.5-coder-1.5b"
     assert steps == [("recogniser", None), (step, None), (step, 0.25), ("recogniser", None)]
+
+
+def test_a_named_brain_is_made_anew_at_each_load() -> None:
+    brains = build_brain(Config(brain=BrainConfig(name="embedded")), print)
+    one, other = brains.make(), brains.make()
+    assert one is not other
+    one.close()
+    other.close()
 
 
 def test_both_models_load_at_once(tmp_path: Path) -> None:

@@ -79,6 +79,7 @@ class RemoteBrain:
         self._notify = notify
         self._chat = chat_endpoint(remote)
         self._stt = stt_endpoint(remote, self._chat)
+        self._endpoints = tuple(dict.fromkeys((self._chat, self._stt or self._chat)))
         self._sampling = config.generation.sampling()
         self._instruction = instruction(config)
         self._parameters = request_parameters(self._sampling)
@@ -101,7 +102,7 @@ class RemoteBrain:
         return self._config.hosts
 
     def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
-        for endpoint in dict.fromkeys((self._chat, self._stt or self._chat)):
+        for endpoint in self._endpoints:
             if endpoint.unencrypted:
                 self._notify(
                     f"The connection to {endpoint.host} is not encrypted: others on the network "
@@ -133,9 +134,8 @@ class RemoteBrain:
         """Do nothing, because no word may leave this machine before Enter."""
 
     def _warm(self) -> None:
-        self._chat.warm()
-        if self._stt is not None and self._stt is not self._chat:
-            self._stt.warm()
+        for endpoint in self._endpoints:
+            endpoint.warm()
 
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token | ToolCall]:
         user_input, timestamps = request.user_input, request.timestamps
@@ -200,9 +200,8 @@ class RemoteBrain:
             yield Token(text)
 
     def close(self) -> None:
-        self._chat.close()
-        if self._stt is not None:
-            self._stt.close()
+        for endpoint in self._endpoints:
+            endpoint.close()
 
     def _messages(
         self, past: Past, user_input: Utterance | str, options: ReplyOptions = DEFAULT_OPTIONS

@@ -97,7 +97,7 @@ class LatencyPanel(Container):
         self._show()
 
     def devices_add(self, ms: float | None) -> None:
-        """Set the measured delay of the speaker, which adds to the first sound; None if unknown."""
+        """Set the most that the device adds to the first sound, as measured; None if unknown."""
         self._times.device_ms = ms
         self._show()
 
