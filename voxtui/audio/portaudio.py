@@ -238,7 +238,8 @@ def find(devices: Sequence[Device], wanted: str, direction: Direction) -> Device
     kind = "microphone" if direction == "input" else "speaker"
     able = [device for device in devices if device.channels(direction) > 0]
     if not able:
-        raise DeviceError(f"There is no {kind}.", "`voxtui devices` lists what there is.")
+        hint = "Connect one. A device that another program holds alone is not seen."
+        raise DeviceError(f"There is no {kind}.", hint)
     if not wanted:
         return next((device for device in able if device.is_default(direction)), able[0])
     if wanted.isdecimal():
