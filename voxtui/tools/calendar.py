@@ -54,21 +54,12 @@ def query_in(words: str) -> str | None:
 
 def span(when: Day, now: datetime) -> tuple[date, date]:
     """Return the first day that `when` means, and the day after the last one."""
-    today = now.date()
-    monday = today - timedelta(days=today.weekday())
-    match when:
-        case "today":
-            first, days = today, 1
-        case "tomorrow":
-            first, days = today + timedelta(days=1), 1
-        case "this week":
-            first, days = today, 7 - today.weekday()
-        case "next week":
-            first, days = monday + timedelta(days=7), 7
-        case "the weekend":
-            first, days = max(today, monday + timedelta(days=5)), 2 - (today.weekday() == 6)
-        case day:
-            first, days = today + timedelta(days=(DAYS.index(day) - today.weekday()) % 7), 1
+    today = now.weekday()
+    begin, days = {
+        "today": (0, 1), "tomorrow": (1, 1), "this week": (0, 7 - today),
+        "next week": (7 - today, 7), "the weekend": (max(0, 5 - today), 2 - (today == 6)),
+    }.get(when) or ((DAYS.index(when) - today) % 7, 1)  # fmt: skip
+    first = now.date() + timedelta(days=begin)
     return first, first + timedelta(days=days)
 
 
@@ -82,8 +73,7 @@ def _read(path: Path, arguments: str, now: datetime, cancelled: Flag) -> ToolRes
     ]
     bad = answer.unreadable
     left_out = f" {'One event' if bad == 1 else f'{bad} events'} cannot be read." if bad else ""
-    named = when.capitalize() if when in DAYS else when
-    named = f"on {named}" if when in DAYS else named
+    named = f"on {when.capitalize()}" if when in DAYS else when
     if not events:
         return ToolResult("", f"There is nothing in your calendar {named}.{left_out}")
     alone = (after - first).days == 1

@@ -46,11 +46,7 @@ def events_in(path: Path, first: date, after: date) -> Answer:
     try:
         calendar = icalendar.Calendar.from_ical(data)
         parts: list[Any] = calendar.subcomponents
-        bad = [
-            part
-            for part in parts
-            if part.errors or ("DTSTART" not in part and part.name == "VEVENT")
-        ]
+        bad = [p for p in parts if p.errors or ("DTSTART" not in p and p.name == "VEVENT")]
         calendar.subcomponents = [part for part in parts if part not in bad]
         found: list[Any] = recurring.of(calendar).between(first, after)
     except Exception as error:  # each library of a file format raises its own

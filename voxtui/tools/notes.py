@@ -79,9 +79,8 @@ class Notes:
         )
 
     def add(self, arguments: str, cancelled: Flag) -> ToolResult:
-        note = one_line(msgspec.json.decode(arguments, type=Note).text)[:LONGEST_NOTE].rstrip(
-            " ,;:"
-        )
+        text = msgspec.json.decode(arguments, type=Note).text
+        note = one_line(text)[:LONGEST_NOTE].rstrip(" ,;:")
         note = re.sub(r"^[a-z]", lambda letter: letter[0].upper(), note)
         if self.lines()[-1:] == [note]:
             return ToolResult("", "That is in your notes already.")

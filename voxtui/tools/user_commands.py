@@ -84,14 +84,9 @@ def _arguments(command: ToolCommand) -> Any:
 
 def _samples(command: ToolCommand, place: int) -> dict[str, Any]:
     """Return arguments for an example."""
-    return {
-        name: choices[place]
-        if (choices := _kind(command, name))
-        else 20
-        if kind == "integer"
-        else "this"
-        for name, kind in command.arguments.items()
-    }
+    typed = {"integer": (20,), "text": ("this",)}
+    choices = {n: typed[k] if isinstance(k, str) else k for n, k in command.arguments.items()}
+    return {name: values[place] for name, values in choices.items()}
 
 
 def _filled(sentence: str, values: Mapping[str, Any]) -> str:
