@@ -18,13 +18,14 @@ from tests.fakes import BeepVoice
 from tests.serve.conftest import Server, serving
 from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import SpeechChunk
+from voxtui.serve.realtime.session_settings import LONGEST_TEXT
 from voxtui.settings.schema import Config, ServeConfig
 
 MUCH = 200
-"""Messages whose answers, 40 MB, no buffer of a system takes."""
+"""Pieces of speech that no buffer of a system takes."""
 
 ITEM = {"type": "message", "role": "user", "id": "long",
-        "content": [{"type": "input_text", "text": "x" * 200_000}]}  # fmt: skip
+        "content": [{"type": "input_text", "text": "x" * LONGEST_TEXT}]}  # fmt: skip
 
 
 @contextmanager
@@ -53,7 +54,7 @@ def ask_for_much(client: socket.socket, wire: wsproto.WSConnection) -> None:
         client.sendall(wire.send(events.TextMessage(json.dumps({"type": kind, **fields}))))
 
     send("conversation.item.create", item=ITEM)
-    for _ in range(MUCH):
+    for _ in range(10_000):  # 40 MB, which no buffer of a system takes
         send("conversation.item.retrieve", item_id="long")
 
 
@@ -88,8 +89,7 @@ def test_a_session_is_dropped_that_leaves_even_a_few_bytes_waiting(impatient, mo
     )
     with serving() as server, connected(server) as client:
         wire = open_session(client)
-        item = {**ITEM, "content": [{"type": "input_text", "text": "x" * 8000}]}
-        message = {"type": "conversation.item.create", "item": item}
+        message = {"type": "conversation.item.create", "item": ITEM}
         client.sendall(wire.send(events.TextMessage(json.dumps(message))))
         retrieve = {"type": "conversation.item.retrieve", "item_id": "long"}
         until(lambda: made)
