@@ -57,6 +57,61 @@ def ask(skills: AssistantSkills, words: str, again: bool = False) -> str | None:
     return answered and answered.text
 
 
+SUNDAY, MONDAY = "2026-11-22", "2026-11-23"
+
+
+@pytest.mark.parametrize(
+    ("said", "then", "due"),
+    [
+        ("Set a timer for ten minutes.", "Oh no, wait, cancel that.", []),
+        ("Set an alarm for five.", "No, hang on, don't bother.", []),
+        (
+            "Remind me in an hour to move the car.",
+            "No sorry, make it two hours.",
+            [f"{SUNDAY} 14:00"],
+        ),
+        ("Set a pasta timer for ten minutes.", "I meant twelve minutes.", [f"{SUNDAY} 12:12"]),
+        (
+            "Remind me tomorrow at seven in the evening to eat.",
+            "Make that eight.",
+            [f"{MONDAY} 20:00"],
+        ),
+        (
+            "Set an alarm for noon tomorrow.",
+            "Can you move that to one o'clock?",
+            [f"{MONDAY} 13:00"],
+        ),
+        ("Set an alarm for 7 pm.", "I meant seven tomorrow morning.", [f"{MONDAY} 07:00"]),
+        (
+            "Remind me in half an hour that the cake is in.",
+            "Make it 40 minutes.",
+            [f"{SUNDAY} 12:40"],
+        ),
+        # What may mean something else changes nothing.
+        ("Set an alarm for 11:30 am tomorrow.", "Make it two.", [f"{MONDAY} 11:30"]),
+        ("Set a timer for ten minutes.", "Don't cancel it.", [f"{SUNDAY} 12:10"]),
+        ("Set a timer for ten minutes.", "Make it funny.", [f"{SUNDAY} 12:10"]),
+        ("Set a timer for ten minutes.", "Forget it, he never called.", [f"{SUNDAY} 12:10"]),
+        ("Set a timer for ten minutes.", "Cancel that and tell me a joke.", [f"{SUNDAY} 12:10"]),
+    ],
+)
+def test_the_next_words_take_back_or_correct_what_was_set(skills, tmp_path, said, then, due):
+    assert ask(skills, said)
+    before = TimerStore(tmp_path).read()
+    assert bool(ask(skills, then)) == (TimerStore(tmp_path).read() != before)
+    entries = TimerStore(tmp_path).read().all
+    assert [f"{one.due.astimezone():%Y-%m-%d %H:%M}" for one in entries] == due
+
+
+def test_only_the_next_words_correct_what_was_set(skills, tmp_path):
+    ask(skills, "Set a timer for ten minutes.")
+    assert ask(skills, "What is two plus two?") == "That is 4."
+    assert ask(skills, "Cancel that.") is None
+    ask(skills, "Set a timer for ten minutes.")
+    assert ask(skills, "Make it 5 minutes.") is None  # which of the two?
+    assert len(TimerStore(tmp_path).read().timers) == 2
+
+
 def test_several_named_timers_are_set_read_paused_resumed_and_cancelled(skills, clock):
     assert ask(skills, "Set a pasta timer for ten minutes") == (
         "Your pasta timer is set for 10 minutes."

@@ -108,6 +108,8 @@ def test_what_is_over_or_contradicts_itself_is_said(words: str, sentence: str) -
         ("Remind me at nine o'clock.", "2026-11-22T21:00"),
         ("Remind me at 8 in the evening in two days.", "2026-11-24T20:00"),
         ("Remind me on Friday December 4th at noon.", "2026-12-04T12:00"),
+        ("Remind me at half seven.", "2026-11-22T19:30"),
+        ("Remind me a week on Monday at ten in the morning.", "2026-11-30T10:00"),
     ],
 )
 def test_no_part_of_a_time_is_the_subject_of_a_reminder(words: str, at: str) -> None:

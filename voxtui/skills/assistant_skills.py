@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
     from voxtui.dialogue.data import ToolCall
+    from voxtui.skills.requests import Made
     from voxtui.skills.rules.intents import Question
 
 LOOK_SECONDS = 1.0
@@ -75,6 +76,8 @@ class AssistantSkills:
         self.now = now
         self._make_tools = make_tools
         self._resources = resources or ExitStack()
+        self._made: Made | None = None
+        """what the last words have set, which the next may correct"""
         self._asked: Question | None = None
         """the question that the user's next words answer"""
         self._lock: BaseFileLock | None = None
@@ -143,13 +146,14 @@ class AssistantSkills:
         return ToolResult("", answer.text)
 
     def _answer(self, request: SkillRequest) -> SkillAnswer | ToolCall | str | None:
-        from voxtui.skills.requests import acts, carry_out, completed
+        from voxtui.skills.requests import acts, carry_out, completed, correction, undoing
         from voxtui.skills.rules.about_itself import about_itself
-        from voxtui.skills.rules.intents import Do, Fact, Question
+        from voxtui.skills.rules.intents import Do, Fact, NewReminder, Question, TimerRequest
         from voxtui.skills.rules.timer_words import ringing_orders
         from voxtui.skills.rules.understand import understand
 
         asked, self._asked = self._asked, None
+        made, self._made = self._made, None
         words, now = request.words, self.now()
         orders = ringing_orders(words)
         if (obeyed := self._obey(orders)) is not None:
@@ -169,6 +173,11 @@ class AssistantSkills:
         # "Five minute timer" sets a timer, but not in answer to "Which one?"
         if asked and (plain is None or getattr(plain, "do", None) is Do.START):
             meaning = completed(asked, words, now) or plain
+        if made and plain is None and not request.again:
+            if (instead := correction(made, words, now)) == "undo":
+                meaning = undoing(made)
+            elif instead and isinstance(carry_out(undoing(made), self._store, now), str):
+                meaning = instead
         match meaning:
             case None:
                 return None
@@ -185,6 +194,8 @@ class AssistantSkills:
                     return f"That cannot be stored. {error}"
                 finally:
                     self._changed.set()
+                if isinstance(change, TimerRequest | NewReminder) and _says_set(said):
+                    self._made = change
         if isinstance(said, Question):
             if plain is None and said.sentence.startswith("There is no"):
                 return None  # the words were no answer
@@ -237,7 +248,7 @@ class AssistantSkills:
 
     def _unheard(self, said: str) -> bool:
         """Return True if something was set that no running voxtui will ring."""
-        if self._rings or not said.startswith(("Your", "I will")):
+        if self._rings or not _says_set(said):
             return False
         lock = self._store.try_to_ring()
         if lock is not None:
@@ -395,3 +406,7 @@ class AssistantSkills:
             return Entries(tuple(left))
 
         self._unwritten.append(change)
+
+
+def _says_set(said: str | Question) -> bool:
+    return isinstance(said, str) and said.startswith(("Your", "I will"))

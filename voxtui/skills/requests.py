@@ -2,21 +2,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import product
+from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
 from voxtui.skills.local_time import local, utc
 from voxtui.skills.rules import intents
-from voxtui.skills.rules.forms import pattern
-from voxtui.skills.rules.intents import Do, Question, TimerRequest
-from voxtui.skills.rules.normalise import strip_courtesy
+from voxtui.skills.rules.forms import english, matches, pattern
+from voxtui.skills.rules.intents import Do, NewReminder, Question, TimerRequest, Which
+from voxtui.skills.rules.normalise import normalise, strip_courtesy
 from voxtui.skills.rules.spoken import say_moment, say_span, say_time, spoken_list
 from voxtui.skills.rules.understand import understand
 from voxtui.skills.timer_alarm import timer_name
 from voxtui.skills.timer_store import MOST_ENTRIES, Entries, Reminder, Timer, TimerStore
 
+Made: TypeAlias = TimerRequest | NewReminder
+"""A request that has set something."""
+
 _AROUND = pattern("^{around_answer} | {around_answer}$")
 """Matches words around an answer that are none of it."""
+
+_CORRECTIONS, _OTHER_DAY = english("corrections"), pattern(r"\b(?:{day}|{span})\b")
 
 _DONE = {Do.CANCEL: "cancelled", Do.PAUSE: "paused", Do.RESUME: "running again"}
 
@@ -35,6 +42,44 @@ def completed(asked: Question, words: str, now: datetime) -> intents.Meaning | N
     for said in (answer, f"at {answer}"):
         meaning = understand(asked.retry.replace("{}", said, 1), now)
         if meaning is not None and getattr(meaning, "sentence", "") != asked.sentence:
+            return meaning
+    return None
+
+
+def undoing(made: Made) -> intents.Request:
+    """Return the request that cancels what `made` has set."""
+    if isinstance(made, TimerRequest):
+        return TimerRequest(Do.CANCEL, Which(made.which.name, made.seconds))
+    return intents.CancelReminder(made.about, False, made.alarm, say_time(made.at))
+
+
+def correction(made: Made, words: str, now: datetime) -> Made | Literal["undo"] | None:
+    """Return what `words`, said directly after `made`, want in its place, or "undo", or None."""
+    text = strip_courtesy(normalise(words)).lower()
+    kind, found = next(matches(_CORRECTIONS, text), ("", {"value": ""}))
+    if kind != "change":
+        return "undo" if kind else None
+    value = found["value"]
+    if isinstance(made, TimerRequest):
+        called = f" called {made.which.name}" if made.which.name else ""
+        request, days = f"set a timer{called} for", [""]
+        about, spoken = "", [value]
+    else:
+        about = made.about if made.about.startswith("that ") else f"to {made.about}"
+        about = f" {about}" if made.about else ""
+        request = "set an alarm for" if made.alarm else "remind me"
+        days = [f" on {made.at:%B} {made.at.day}"]
+        if made.at.date() == now.date() or _OTHER_DAY.search(value):
+            days.append("")
+        # `eight` in place of seven in the evening is in the evening.
+        pm = [f"at {value} pm"] if made.at.hour >= 12 else []
+        spoken = [*pm, value, f"at {value}", f"in {value}"]
+    for day, said in product(days, spoken):
+        meaning = understand(f"{request}{day} {said}{about}", now)
+        if isinstance(meaning, NewReminder) and isinstance(made, NewReminder):
+            if meaning.about == made.about:
+                return meaning
+        elif isinstance(meaning, TimerRequest) and meaning.which == getattr(made, "which", None):
             return meaning
     return None
 
@@ -65,7 +110,7 @@ def _carried_out(request: intents.Request, entries: Entries, now: datetime) -> t
             return entries, " ".join(_left(timer, utc(now)) for timer in found)
         case TimerRequest():
             return _change_timers(request, entries, utc(now))
-        case intents.NewReminder():
+        case NewReminder():
             return _remind(request, entries, now)
         case intents.ListReminders():
             return entries, _list(entries, now)
@@ -132,7 +177,7 @@ def _found(which: intents.Which, timers: Sequence[Timer]) -> list[Timer]:
     return found
 
 
-def _remind(request: intents.NewReminder, entries: Entries, now: datetime) -> tuple[Entries, str]:
+def _remind(request: NewReminder, entries: Entries, now: datetime) -> tuple[Entries, str]:
     if len(entries.reminders) >= MOST_ENTRIES:
         raise _Refused(f"There are already {MOST_ENTRIES} reminders. Cancel some first.")
     about, when = request.about[:200], say_moment(request.at, now)

@@ -85,7 +85,7 @@ def _weekday(named: re.Match[str], today: date, backwards: bool) -> date:
         raise Ambiguous(f"Do you mean {' or '.join(days)}?")
     if which == "last" or (backwards and not which):
         return today - timedelta((today.weekday() - weekday) % 7 or 7)
-    return today + timedelta(ahead)
+    return today + timedelta(ahead + 7 * ("week" in (which or "")))
 
 
 def _of_year(
