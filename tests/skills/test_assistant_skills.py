@@ -104,6 +104,9 @@ def test_the_next_words_take_back_or_correct_what_was_set(skills, tmp_path, said
 
 
 def test_only_the_next_words_correct_what_was_set(skills, tmp_path):
+    ask(skills, "Set a tea timer for ten minutes.")
+    assert ask(skills, "How long is left?") == "The tea timer has 10 minutes left."
+    assert ask(skills, "Cancel that.") == "The tea timer is cancelled."
     ask(skills, "Set a timer for ten minutes.")
     assert ask(skills, "What is two plus two?") == "That is 4."
     assert ask(skills, "Cancel that.") is None

@@ -196,6 +196,8 @@ class AssistantSkills:
                     self._changed.set()
                 if isinstance(change, TimerRequest | NewReminder) and _says_set(said):
                     self._made = change
+                elif not acts(change):  # "How long is left?"
+                    self._made = made
         if isinstance(said, Question):
             if plain is None and said.sentence.startswith("There is no"):
                 return None  # the words were no answer
