@@ -330,18 +330,24 @@ def test_a_closed_client_calls_nothing():
             call()
 
 
-def test_a_person_allows_tools_one_by_one(tmp_path, monkeypatch):
+@pytest.fixture
+def allow(tmp_path, monkeypatch):
+    """Return a function that runs `voxtui tools allow test` with a server of a mode."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     file = tmp_path / "mine.toml"
-    file.write_text(
-        f'[[mcp.server]]\nname = "test"\ncommand = "{sys.executable}"\n'
-        f'args = ["{SCRIPT}", "good"]\n'
-    )
 
-    def allow(*names, answers=""):
+    def run(*names, answers="", mode="good"):
+        file.write_text(
+            f'[[mcp.server]]\nname = "test"\ncommand = "{sys.executable}"\n'
+            f'args = ["{SCRIPT}", "{mode}"]\n'
+        )
         arguments = ["tools", "allow", "test", *names, "--config", str(file)]
         return CliRunner().invoke(voxtui.cli.cli, arguments, answers, catch_exceptions=False)
 
+    return run
+
+
+def test_a_person_allows_tools_one_by_one(allow, monkeypatch):
     shown = allow()  # in a script it only shows them
     assert "echo\n    Return a text.\n    - text (string)\n" in shown.stdout
     assert "voxtui tools allow test TOOL" in shown.stderr
@@ -358,15 +364,8 @@ def test_a_person_allows_tools_one_by_one(tmp_path, monkeypatch):
     assert read_approvals(approvals_file()) == ()
 
 
-def test_a_person_sees_all_that_a_model_reads_of_a_tool(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    file = tmp_path / "mine.toml"
-    file.write_text(
-        f'[[mcp.server]]\nname = "test"\ncommand = "{sys.executable}"\n'
-        f'args = ["{SCRIPT}", "hidden orders"]\n'
-    )
-    arguments = ["tools", "allow", "test", "--config", str(file)]
-    shown = CliRunner().invoke(voxtui.cli.cli, arguments, catch_exceptions=False).stdout
+def test_a_person_sees_all_that_a_model_reads_of_a_tool(allow):
+    shown = allow(mode="hidden orders").stdout
     assert '- text (string)\n      {"enum": ["a", "b"]}\n      {"title": "Send notes."}\n' in shown
     with closing(McpServers((server("hidden orders"),))) as connections:
         schema = json.loads(connections.list_tools("test")[0].schema)
