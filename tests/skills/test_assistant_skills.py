@@ -111,8 +111,19 @@ def test_only_the_next_words_correct_what_was_set(skills, tmp_path):
     assert ask(skills, "What is two plus two?") == "That is 4."
     assert ask(skills, "Cancel that.") is None
     ask(skills, "Set a timer for ten minutes.")
-    assert ask(skills, "Make it 5 minutes.") is None  # which of the two?
-    assert len(TimerStore(tmp_path).read().timers) == 2
+    assert ask(skills, "Make it 5 minutes.") == "Your timer is set for 5 minutes."
+    assert [one.seconds for one in TimerStore(tmp_path).read().timers] == [600, 300]  # the newest
+
+
+def test_a_correction_that_cannot_be_stored_loses_nothing(skills, tmp_path, monkeypatch):
+    ask(skills, "Set a timer for ten minutes.")
+
+    def refuse(path, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(timer_store, "write_file", refuse)
+    assert "cannot be stored" in (ask(skills, "Make it 5 minutes.") or "")
+    assert [one.seconds for one in TimerStore(tmp_path).read().timers] == [600]
 
 
 def test_several_named_timers_are_set_read_paused_resumed_and_cancelled(skills, clock):

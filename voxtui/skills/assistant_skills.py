@@ -173,11 +173,13 @@ class AssistantSkills:
         # "Five minute timer" sets a timer, but not in answer to "Which one?"
         if asked and (plain is None or getattr(plain, "do", None) is Do.START):
             meaning = completed(asked, words, now) or plain
+        instead_of = None
         if made and plain is None and not request.again:
-            if (instead := correction(made, words, now)) == "undo":
+            corrected = correction(made, words, now)
+            if corrected == "undo":
                 meaning = undoing(made)
-            elif instead and isinstance(carry_out(undoing(made), self._store, now), str):
-                meaning = instead
+            elif corrected:
+                meaning, instead_of = corrected, made
         match meaning:
             case None:
                 return None
@@ -189,7 +191,7 @@ class AssistantSkills:
                 return DONE_ALREADY
             case change:
                 try:
-                    said = carry_out(change, self._store, now)
+                    said = carry_out(change, self._store, now, instead_of)
                 except InputError as error:
                     return f"That cannot be stored. {error}"
                 finally:

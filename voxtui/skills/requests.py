@@ -12,7 +12,7 @@ from voxtui.skills.rules import intents
 from voxtui.skills.rules.forms import english, matches, pattern
 from voxtui.skills.rules.intents import Do, NewReminder, Question, TimerRequest, Which
 from voxtui.skills.rules.normalise import normalise, strip_courtesy
-from voxtui.skills.rules.spoken import say_moment, say_span, say_time, spoken_list
+from voxtui.skills.rules.spoken import MONTHS, say_moment, say_span, say_time, spoken_list
 from voxtui.skills.rules.understand import understand
 from voxtui.skills.timer_alarm import timer_name
 from voxtui.skills.timer_store import MOST_ENTRIES, Entries, Reminder, Timer, TimerStore
@@ -68,7 +68,7 @@ def correction(made: Made, words: str, now: datetime) -> Made | Literal["undo"] 
         about = made.about if made.about.startswith("that ") else f"to {made.about}"
         about = f" {about}" if made.about else ""
         request = "set an alarm for" if made.alarm else "remind me"
-        days = [f" on {made.at:%B} {made.at.day}"]
+        days = [f" on {MONTHS[made.at.month - 1]} {made.at.day} {made.at.year}"]
         if made.at.date() == now.date() or _OTHER_DAY.search(value):
             days.append("")
         # `eight` in place of seven in the evening is in the evening.
@@ -89,11 +89,17 @@ def acts(request: intents.Request) -> bool:
     return request != intents.ListReminders() and getattr(request, "do", None) is not Do.STATUS
 
 
-def carry_out(request: intents.Request, store: TimerStore, now: datetime) -> str | Question:
-    """Carry out `request` at the local time `now`; return what to say. Raises InputError."""
+def carry_out(
+    request: intents.Request, store: TimerStore, now: datetime, instead_of: Made | None = None
+) -> str | Question:
+    """Carry out `request` at the local time `now`; return what to say. Raises InputError.
+
+    What `instead_of` has set is removed in the same step.
+    """
     try:
         with store.changing() as change:
-            change.entries, sentence = _carried_out(request, change.entries, now)
+            entries = _without(instead_of, change.entries) if instead_of else change.entries
+            change.entries, sentence = _carried_out(request, entries, now)
         return sentence
     except _Refused as refused:
         return Question(*refused.args)
@@ -116,6 +122,18 @@ def _carried_out(request: intents.Request, entries: Entries, now: datetime) -> t
             return entries, _list(entries, now)
         case intents.CancelReminder():
             return _cancel_reminders(request, entries, now)
+
+
+def _without(made: Made, entries: Entries) -> Entries:
+    if isinstance(made, TimerRequest):
+        wanted = made.which.name[:100], made.seconds
+        found = [one for one in entries.timers if (one.name, one.seconds) == wanted]
+    else:
+        wanted = made.about[:200], utc(made.at)
+        found = [one for one in entries.reminders if (one.name, one.due) == wanted]
+    if not found:
+        raise _Refused("There is no timer to change.")
+    return Entries(tuple(entry for entry in entries.all if entry is not found[-1]))
 
 
 def _start(request: TimerRequest, entries: Entries, now: datetime) -> tuple[Entries, str]:
