@@ -1,6 +1,7 @@
 """Timers and reminders: what is done, what is kept, and what rings."""
 
 import stat
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -278,6 +279,19 @@ def started(folder: Path, clock: Clock) -> tuple[AssistantSkills, Events]:
     return skills, events
 
 
+@contextmanager
+def rung(tmp_path, clock):
+    """Yield skills whose tea timer has just rung, and their events."""
+    skills, events = started(tmp_path, clock)
+    try:
+        ask(skills, "Set a tea timer for ten minutes")
+        clock.later(minutes=10)
+        events.until(Rang)
+        yield skills, events
+    finally:
+        skills.close()
+
+
 def test_a_timer_rings_until_it_is_stopped_and_is_gone(tmp_path, clock):
     skills, events = started(tmp_path, clock)
     try:
@@ -338,11 +352,7 @@ def test_a_timer_rings_after_its_length_although_the_clock_was_set(tmp_path, clo
 
 
 def test_what_nobody_stops_is_missed_after_two_minutes_and_stays_in_the_list(tmp_path, clock):
-    skills, events = started(tmp_path, clock)
-    try:
-        ask(skills, "Set a tea timer for ten minutes")
-        clock.later(minutes=10)
-        events.until(Rang)
+    with rung(tmp_path, clock) as (skills, events):
         clock.later(minutes=2)
         missed = events.until(CountdownsChanged, lambda e: not any(c.rings for c in e.countdowns))
         assert [(c.name, c.missed) for c in missed.countdowns] == [("tea", True)]
@@ -352,8 +362,6 @@ def test_what_nobody_stops_is_missed_after_two_minutes_and_stays_in_the_list(tmp
         )
         skills.stop_ringing(missed=True)
         events.until(CountdownsChanged, lambda e: e.countdowns == ())
-    finally:
-        skills.close()
 
 
 def test_stop_alone_needs_no_model(skills):
@@ -367,15 +375,9 @@ def test_stop_alone_needs_no_model(skills):
     "words", ["Stop.", "Okay", "Alright, thanks", "Turn that thing off", "stop the timer"]
 )
 def test_words_stop_what_rings(tmp_path, clock, words):
-    skills, events = started(tmp_path, clock)
-    try:
-        ask(skills, "Set a tea timer for ten minutes")
-        clock.later(minutes=10)
-        events.until(Rang)
+    with rung(tmp_path, clock) as (skills, events):
         assert ask(skills, words) == "Okay."
         events.until(CountdownsChanged, lambda e: e.countdowns == ())
-    finally:
-        skills.close()
 
 
 def test_what_still_runs_is_stopped_by_its_name_and_after_what_rang(tmp_path, clock):
@@ -396,11 +398,7 @@ def test_what_still_runs_is_stopped_by_its_name_and_after_what_rang(tmp_path, cl
 
 
 def test_yes_answers_the_brain_soon_after_something_rang(tmp_path, clock):
-    skills, events = started(tmp_path, clock)
-    try:
-        ask(skills, "Set a tea timer for ten minutes")
-        clock.later(minutes=10)
-        events.until(Rang)
+    with rung(tmp_path, clock) as (skills, events):
         skills.stop_ringing()  # as the talk key does
         events.until(CountdownsChanged, lambda e: e.countdowns == ())
         clock.later(seconds=3)
@@ -408,19 +406,13 @@ def test_yes_answers_the_brain_soon_after_something_rang(tmp_path, clock):
         clock.later(seconds=10)
         assert [ask(skills, words) for words in ("Yes.", "Thanks", "Okay")] == [None] * 3
         assert ask(skills, "Turn it off") == "Okay."
-    finally:
-        skills.close()
 
 
 @pytest.mark.parametrize(
     ("words", "minutes"), [("Snooze", 5), ("snooze for ten minutes", 10), ("five more minutes", 5)]
 )
 def test_words_snooze_what_rings_or_was_just_stopped(tmp_path, clock, words, minutes):
-    skills, events = started(tmp_path, clock)
-    try:
-        ask(skills, "Set a tea timer for ten minutes")
-        clock.later(minutes=10)
-        events.until(Rang)
+    with rung(tmp_path, clock) as (skills, events):
         skills.stop_ringing()  # as the talk key does
         events.until(CountdownsChanged, lambda e: e.countdowns == ())
         assert ask(skills, words) == f"Tea rings again in {minutes} minutes."
@@ -431,8 +423,6 @@ def test_words_snooze_what_rings_or_was_just_stopped(tmp_path, clock, words, min
         events.until(CountdownsChanged, lambda e: [c.rings for c in e.countdowns] == [False])
         clock.later(minutes=5)
         assert events.until(Rang) == Rang("Your tea timer is done.")
-    finally:
-        skills.close()
 
 
 @pytest.mark.parametrize(
